@@ -1,0 +1,118 @@
+"""The shell around the job machine, on the agent that holds the leader key: watches the run, carries out decisions.
+
+Everything that it must judge goes out as a coroutine (``judge``, ``resume``) and comes back as an event. It ends when
+the machine deposes itself or when its task is cancelled because the agent's lease is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from ..rendezvous import leader as machine
+from ..rendezvous.errors import Compacted, PermanentError, TransientError
+from ..rendezvous.keys import Keys
+from ..rendezvous.snapshot import Snapshot
+from ..rendezvous.store import Store
+from ..rendezvous.writes import Own, Write
+from .alarms import Alarm
+from .linux import boottime
+
+
+@dataclass(frozen=True, slots=True)
+class Counsel:
+    """Who judges and who chooses: coroutines that never raise."""
+
+    judge: Callable[[machine.Conclude], Awaitable[machine.Concluded]]
+    resume: Callable[[machine.SelectResume], Awaitable[machine.Resumed]]
+    say: Callable[[str], None]  # the reason of a decision or a wait; called when it changes
+
+
+class Leading:
+    """Lead under ``token`` until deposed or cancelled."""
+
+    def __init__(self, store: Store, keys: Keys, own: Own, limits: machine.Limits, counsel: Counsel) -> None:
+        self._store = store
+        self._keys = keys
+        self._counsel = counsel
+        self._state = machine.Leader(own, limits, Snapshot(keys))
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._alarm = Alarm(lambda: self._take(machine.Tick(boottime())))
+        self._deposed = asyncio.Event()
+        self._said = ""
+
+    async def run(self, token: int) -> None:
+        """Lead until deposed; on cancellation everything under way is cancelled too."""
+        follow = asyncio.ensure_future(self._follow(token))
+        deposed = asyncio.ensure_future(self._deposed.wait())
+        try:
+            await asyncio.wait({follow, deposed}, return_when=asyncio.FIRST_COMPLETED)
+            if follow.done():
+                follow.result()
+        finally:
+            self._alarm.stop()
+            for task in (follow, deposed, *self._tasks):
+                task.cancel()
+            await asyncio.gather(follow, deposed, *self._tasks, return_exceptions=True)
+
+    async def _follow(self, token: int) -> None:
+        while True:
+            try:
+                found = await self._store.range(self._keys.prefix, self._keys.end)
+                self._take(machine.Elected(boottime(), token, found))
+                async for batch in self._store.watch(self._keys.prefix, self._keys.end, found.revision + 1):
+                    self._take(machine.Changed(boottime(), batch))
+            except Compacted:
+                continue
+            except TransientError:
+                await asyncio.sleep(machine.AGAIN_S)
+
+    def _take(self, event: machine.Event) -> None:
+        self._state, actions = machine.step(self._state, event)
+        for action in actions:
+            self._do(action)
+
+    def _do(self, action: machine.Action) -> None:
+        match action:
+            case machine.Submit(write=write):
+                self._speak(write.reason)
+                self._spawn(self._submit(write))
+            case machine.Conclude():
+                self._speak(action.reason)
+                self._spawn(self._judge(action))
+            case machine.SelectResume():
+                self._speak(action.reason)
+                self._spawn(self._resume(action))
+            case machine.Wake(at=at, reason=reason):
+                self._speak(reason)
+                self._alarm.set(at)
+            case machine.Depose(reason=reason):
+                self._speak(reason)
+                self._deposed.set()
+
+    def _speak(self, reason: str) -> None:
+        if reason != self._said:
+            self._said = reason
+            self._counsel.say(reason)
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _submit(self, write: Write) -> None:
+        try:
+            result = await self._store.txn(write.txn)
+        except TransientError:
+            result = None
+        except PermanentError as error:
+            self._speak(f"the store refuses a write ({write.reason}): {error}")
+            result = None
+        self._take(machine.Wrote(boottime(), write.kind, result))
+
+    async def _judge(self, action: machine.Conclude) -> None:
+        self._take(await self._counsel.judge(action))
+
+    async def _resume(self, action: machine.SelectResume) -> None:
+        self._take(await self._counsel.resume(action))

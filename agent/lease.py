@@ -1,0 +1,83 @@
+"""Keeping one lease alive, and knowing until when this node's ranks may live. An adapter; runs in the agent's loop.
+
+Keepalives are sent by the very loop that handles ``job`` events, on purpose: a loop that hangs must lose its lease.
+The deadline counts from when the request that was acknowledged was *sent* (etcd renews after that), on CLOCK_BOOTTIME,
+which goes on while the machine is suspended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..rendezvous.errors import LeaseNotFound, TransientError
+from ..rendezvous.records import Incarnation
+from ..rendezvous.store import Store
+from .linux import boottime
+from .spec import DRIFT, KEEPALIVES_PER_TTL, MARGIN_S
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Derived times of one lease, in seconds; checked against each other in ``spec.JobSpec``."""
+
+    ttl_s: int
+    kill_bound_s: float
+
+    @property
+    def keepalive_s(self) -> float:
+        return self.ttl_s / KEEPALIVES_PER_TTL
+
+    @property
+    def try_s(self) -> float:
+        """Deadline of one keepalive: 2 s of a TTL of 15 s."""
+        return self.ttl_s * 2 / 15
+
+    def deadline(self, sent_s: float) -> float:
+        """Return when SIGKILL must begin, given when the last acknowledged renewal was sent."""
+        return sent_s + self.ttl_s * (1 - DRIFT) - self.kill_bound_s - MARGIN_S
+
+
+class Lease:
+    """One incarnation's lease: granted once, renewed until it is lost or given up."""
+
+    def __init__(self, store: Store, timing: Timing, renewed: Callable[[Incarnation, float], None]) -> None:
+        self._store = store
+        self._timing = timing
+        self._renewed = renewed
+        self._task: asyncio.Task[None] | None = None
+        self.inc = Incarnation(0)
+
+    async def grant(self, lost: Callable[[Incarnation], None]) -> Incarnation:
+        """Get a new lease under an id of our own, report its deadline and begin to renew it; TransientError if not."""
+        self.stop()
+        inc = Incarnation(secrets.randbits(62) + 1)
+        sent = boottime()
+        await self._store.grant(self._timing.ttl_s, inc)
+        self.inc = inc
+        self._renewed(inc, self._timing.deadline(sent))
+        self._task = asyncio.get_running_loop().create_task(self._renew(inc, sent, lost))
+        return inc
+
+    async def _renew(self, inc: Incarnation, sent: float, lost: Callable[[Incarnation], None]) -> None:
+        while True:
+            await asyncio.sleep(max(self._timing.try_s / 4, sent + self._timing.keepalive_s - boottime()))
+            trying = boottime()
+            try:
+                await self._store.keepalive(inc, self._timing.try_s)
+            except LeaseNotFound:
+                lost(inc)
+                return
+            except TransientError:
+                continue
+            sent = trying
+            self._renewed(inc, self._timing.deadline(sent))
+
+    def stop(self) -> None:
+        """Send no more keepalives; the lease expires by itself unless it is revoked."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        self.inc = Incarnation(0)

@@ -1,0 +1,247 @@
+"""The node machine: what one agent does with its ranks and may write to the store. Pure.
+
+``step(state, event) -> (state, actions)``. Its view of the world is the ``job`` record in order; all it decides is
+decided again from the state after each event, so a lost, late or doubled answer changes nothing but the time. The
+guardian's word alone counts for what its ranks are doing. ``agent/loop.py`` carries out the actions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..health.wire import encode_facts
+from ..rendezvous import writes
+from ..rendezvous.records import Cause, Phase, Round
+from ..rendezvous.writes import Kind
+from .node_state import NodeState, Ranks, Settings
+from .node_take import NO_STORE, UNKNOWN, take
+from .node_words import (
+    Action,
+    Collect,
+    Event,
+    Exit,
+    Grant,
+    Kill,
+    Lead,
+    ReadRoster,
+    Reread,
+    ReservePort,
+    Start,
+    Submit,
+    Terminate,
+    Wake,
+)
+
+SIGTERM = 15
+
+
+def begin(settings: Settings, at: float) -> tuple[NodeState, tuple[Action, ...]]:
+    """Return the first state and the first actions of an agent that has proven its strays dead."""
+    return _advance(NodeState(settings, out_since=at), at)
+
+
+def step(s: NodeState, event: Event) -> tuple[NodeState, tuple[Action, ...]]:
+    """Take one event; return the new state and what to do."""
+    if s.exiting:
+        return s, ()
+    s, first = take(s, event)
+    s, then = _advance(s, event.at)
+    return s, first + then
+
+
+def _advance(s: NodeState, at: float) -> tuple[NodeState, tuple[Action, ...]]:
+    """Decide all that can be decided now; every rule looks at the state alone."""
+    out: list[Action] = []
+    for rule in (_obsolete, _ladder, _leave, _outside, _campaign, _report, _stop, _answer, _enter_round, _over):
+        if s.exiting:
+            break
+        s = rule(s, at, out)
+    if s.not_before > at and not s.exiting:
+        out.append(Wake(s.not_before, "the store did not answer; trying again"))
+    return s, tuple(out)
+
+
+def _submit(s: NodeState, write: writes.Write, out: list[Action]) -> NodeState:
+    out.append(Submit(write))
+    return replace(s, pending=s.pending | {write.kind.value})
+
+
+def _free(s: NodeState, at: float, *kinds: str) -> bool:
+    """Tell whether a store call may be made now: joined, not pausing, none of ``kinds`` under way."""
+    return s.joined and at >= s.not_before and "reread" not in s.pending and not (s.pending & set(kinds))
+
+
+def _obsolete(s: NodeState, at: float, out: list[Action]) -> NodeState:
+    """Ranks must go when their round is over, when they broke it, when we leave or have lost our lease."""
+    if s.ranks is not Ranks.LIVE:
+        return s
+    job = s.job.job if s.job else None
+    if not s.inc or s.finished:
+        why = "every rank exited 0: its leftovers" if s.finished else "the lease is gone"
+        out.append(Kill(s.round, why))
+        return replace(s, ranks=Ranks.DYING, stopped=True)
+    over = job is not None and (job.round > s.round or (job.round == s.round and job.phase is not Phase.RUNNING))
+    if not (over or s.broken or s.leaving):
+        return s
+    why = "its round is over" if over else "one of its ranks failed" if s.broken else "this node leaves"
+    out.append(Terminate(s.round, SIGTERM, why))
+    kill_at = at + s.settings.grace_s
+    out.append(Wake(kill_at, "grace of the ranks"))
+    return replace(s, ranks=Ranks.DYING, stopped=True, kill_at=kill_at)
+
+
+def _ladder(s: NodeState, at: float, out: list[Action]) -> NodeState:
+    if s.ranks is not Ranks.DYING or not s.kill_at or (s.alive and s.inc and at < s.kill_at):
+        return s
+    out.append(Kill(s.round, "the grace is over" if s.alive else "all ranks have ended: their leftovers"))
+    return replace(s, kill_at=0.0)
+
+
+def _leave(s: NodeState, at: float, out: list[Action]) -> NodeState:
+    if s.leaving is None or s.ranks is not Ranks.NONE:
+        return s
+    member = _member(s) and s.job is not None and not s.finished
+    if at < s.leave_by and s.joined and (member or Kind.STOP.value in s.pending or s.words or _undescribed(s)):
+        out.append(Wake(s.leave_by, "leaving"))
+        return s  # first S(n), then this
+    out.append(Exit(128 + s.leaving.signal if s.leaving.signal else 0, "this node was asked to leave", True))
+    return replace(s, exiting=True)
+
+
+def _outside(s: NodeState, at: float, out: list[Action]) -> NodeState:
+    if s.joined or s.ranks is not Ranks.NONE:
+        return s
+    until = s.out_since + s.settings.patience_s
+    if at >= until and not s.pending:
+        code = UNKNOWN if s.round else NO_STORE
+        what = "the outcome of the job is unknown" if s.round else "the group could not be formed"
+        out.append(Exit(code, f"the store could not be reached for {s.settings.patience_s:g} s: {what}", False))
+        return replace(s, exiting=True)
+    if s.pending or at < s.not_before:
+        return s
+    if not s.inc:
+        out.append(Grant())
+        return replace(s, pending=s.pending | {"grant"})
+    out.append(Reread())
+    return replace(s, pending=s.pending | {"reread"})
+
+
+def _campaign(s: NodeState, at: float, out: list[Action]) -> NodeState:
+    if not s.joined:
+        return s
+    if s.leader is not None:
+        if s.leader.lease == s.inc and s.leading != s.leader.create_revision:
+            out.append(Lead(s.leader.create_revision))
+            return replace(s, leading=s.leader.create_revision)
+        return s
+    if s.leaving or not _free(s, at, Kind.LEAD.value):
+        return s
+    if at < s.campaign_at:
+        out.append(Wake(s.campaign_at, "there is no leader"))
+        return s
+    return _submit(s, writes.lead(s.settings.keys, s.own), out)
+
+
+def _report(s: NodeState, at: float, out: list[Action]) -> NodeState:
+    """Say that ranks are started, have finished, and, once they are dead, how each of them ended."""
+    keys = s.settings.keys
+    if not s.reported and _free(s, at, Kind.STARTED.value):
+        s = _submit(s, writes.report(keys, s.own, Kind.STARTED, s.round, b"{}"), out)
+    if s.finished and not s.recorded and _free(s, at, Kind.FINISHED.value):
+        s = _submit(s, writes.report(keys, s.own, Kind.FINISHED, s.round, b"{}"), out)
+    if _undescribed(s) and "collect" not in s.pending:
+        out.append(Collect(s.round, s.facts))
+        s = replace(s, pending=s.pending | {"collect"})
+    if s.words and _free(s, at, Kind.EVIDENCE.value, Kind.STOP.value):
+        s = _submit(s, writes.report(keys, s.own, Kind.EVIDENCE, s.round, s.words), out)
+    return s
+
+
+def _undescribed(s: NodeState) -> bool:
+    return s.joined and s.ranks is Ranks.NONE and not s.told and not s.words and bool(s.facts) and not s.finished
+
+
+def _member(s: NodeState) -> bool:
+    """Tell whether this incarnation is a member of the running round in view."""
+    if s.job is None or s.job.job.phase is not Phase.RUNNING or s.roster is None:
+        return False
+    return s.roster.round == s.job.job.round and s.roster.index(s.settings.node, s.inc) is not None
+
+
+def _stop(s: NodeState, at: float, out: list[Action]) -> NodeState:
+    """R(n) → S(n), as a member whose own ranks failed or who leaves; again until something newer is seen."""
+    if s.job is None or not _member(s) or not _free(s, at, Kind.STOP.value):
+        return s
+    n = s.job.job.round
+    if s.broken is not None and s.round == n:
+        cause, facts = s.broken, s.facts
+    elif s.leaving is not None and not (s.finished and s.round == n):
+        cause = Cause("leave", s.settings.node, s.inc)
+        facts = s.facts if s.round == n else (s.leaving,)
+    else:
+        return s
+    words = encode_facts(facts)
+    return _submit(s, writes.stop(s.settings.keys, s.own, s.job, cause, words), out)
+
+
+def _answer(s: NodeState, at: float, out: list[Action]) -> NodeState:
+    """Raise ready once nothing of ours lives and what there is to say has been said."""
+    if s.job is None or s.ranks is not Ranks.NONE or s.leaving or not _free(s, at, Kind.READY.value):
+        return s
+    job = s.job.job
+    want = {Phase.STOPPING: job.round + 1, Phase.FORMING: job.round}.get(job.phase, 0)
+    if want <= s.ready or s.words or _undescribed(s) or "collect" in s.pending:
+        return s
+    record = replace(s.settings.record, inc=s.inc, ready=Round(want))
+    return _submit(s, writes.ready(s.settings.keys, s.own, record, s.mod), out)
+
+
+def _enter_round(s: NodeState, at: float, out: list[Action]) -> NodeState:
+    """In R(n): read the roster once; as its rank-0 node publish the master address; start the ranks once it stands."""
+    if s.job is None or s.job.job.phase is not Phase.RUNNING or s.ranks is not Ranks.NONE:
+        return s
+    job, n = s.job.job, s.job.job.round
+    if n <= s.round or not _free(s, at, "roster"):
+        return s
+    if s.asked_roster != n:
+        out.append(ReadRoster(n))
+        return replace(s, pending=s.pending | {"roster"})
+    if not _member(s) or s.roster is None or s.leaving:
+        return s
+    index = s.roster.index(s.settings.node, s.inc)
+    assert index is not None
+    if job.master:
+        out.append(Start(n, s.roster, index, job))
+        return replace(
+            s,
+            ranks=Ranks.LIVE,
+            round=n,
+            index=index,
+            started_at=at,
+            alive=frozenset(range(s.settings.record.slots)),
+            facts=(),
+            broken=None,
+            stopped=False,
+            kill_at=0.0,
+            told=False,
+            words=b"",
+            finished=False,
+            recorded=False,
+            reported=True,
+        )
+    if index == 0 and (s.port is None or s.port[0] != n) and "port" not in s.pending:
+        out.append(ReservePort(n))
+        return replace(s, pending=s.pending | {"port"})
+    if index == 0 and s.port is not None and s.port[0] == n and _free(s, at, Kind.MASTER.value):
+        return _submit(s, writes.master(s.settings.keys, s.own, s.job, s.port[1]), out)
+    return s
+
+
+def _over(s: NodeState, at: float, out: list[Action]) -> NodeState:
+    """At D or X: leave together, with the job's outcome, once nothing of ours lives."""
+    if s.job is None or not s.job.job.phase.over or s.ranks is not Ranks.NONE or not s.joined:
+        return s
+    outcome = s.job.job.outcome
+    assert outcome is not None
+    out.append(Exit(outcome.exit_code, outcome.sentence, True))
+    return replace(s, exiting=True)

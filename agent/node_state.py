@@ -1,0 +1,78 @@
+"""The state of the node machine: one frozen value. See ``node.py`` for what is decided from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from ..health.evidence import Fact, Left
+from ..rendezvous.keys import Keys
+from ..rendezvous.records import Cause, Incarnation, Job, Node, NodeId, Roster, Round
+from ..rendezvous.store import KeyValue
+from ..rendezvous.writes import Own, Seen
+
+
+class Ranks(Enum):
+    """What is known of this node's ranks, from the guardian."""
+
+    NONE = "proven dead"
+    LIVE = "started, or told to start"
+    DYING = "being stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What does not change in the life of an agent."""
+
+    keys: Keys
+    node: NodeId
+    record: Node  # own record with inc and ready 0
+    begin: Job  # the job record that this launch begins with, when there is none
+    fresh: bool
+    grace_s: float  # from SIGTERM to SIGKILL
+    patience_s: float  # how long a store that cannot be reached, or a name that is held, is waited for
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """The node at one moment; see ``_advance`` for how the fields are read."""
+
+    settings: Settings
+    inc: Incarnation = Incarnation(0)  # our lease; 0 = none
+    mod: int = 0  # revision of nodes/me; 0 = not joined
+    ready: Round = Round(0)
+    job: Seen | None = None
+    leader: KeyValue | None = None
+    leading: int = 0  # token under which this agent was told to lead; 0 = not
+    roster: Roster | None = None  # of the round in ``asked_roster``; None with that set = it is over already
+    asked_roster: Round = Round(0)
+    ranks: Ranks = Ranks.NONE
+    round: Round = Round(0)  # last round that this agent told its guardian to start; never started again
+    index: int = 0  # group rank in ``round``
+    started_at: float = 0.0
+    alive: frozenset[int] = frozenset()  # local ranks of ``round`` not known to have ended
+    facts: tuple[Fact, ...] = ()
+    broken: Cause | None = None  # own ranks of ``round`` failed, were fenced, …: it must be stopped
+    stopped: bool = False  # this node has begun to stop ``round``
+    kill_at: float = 0.0  # end of the grace; 0 = no grace running
+    told: bool = True  # the collected evidence of ``round`` is in the store (or is not wanted)
+    words: bytes = b""  # collected evidence, on its way
+    finished: bool = False  # every rank of ``round`` exited 0
+    recorded: bool = False  # … and the store has it
+    reported: bool = True  # started(round) is in the store
+    port: tuple[Round, str] | None = None
+    leaving: Left | None = None
+    leave_by: float = 0.0
+    pending: frozenset[str] = frozenset()
+    not_before: float = 0.0  # no write or read before this time: pause after an unknown outcome
+    out_since: float = 0.0  # since when this agent has been without a lease
+    campaign_at: float = 0.0
+    exiting: bool = False
+
+    @property
+    def own(self) -> Own:
+        return Own(self.settings.node, self.inc)
+
+    @property
+    def joined(self) -> bool:
+        return self.inc != 0 and self.mod != 0

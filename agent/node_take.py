@@ -1,0 +1,280 @@
+"""How the node machine takes an event in: the first half of ``node.step``. Pure.
+
+Nothing is decided here beyond what the event itself says; a write whose outcome is unknown is followed by a re-read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..health.evidence import Fact, Fault, Fenced, GuardianDied, Left, RankExit, StartError
+from ..rendezvous import writes
+from ..rendezvous.membership import Over, standing
+from ..rendezvous.records import Cause, Incarnation, Round, decode_job, decode_node
+from ..rendezvous.store import KeyValue, TxnResult
+from ..rendezvous.writes import Kind, Seen
+from .node_state import NodeState, Ranks
+from .node_words import (
+    AcknowledgeFence,
+    Action,
+    Collected,
+    Event,
+    Exit,
+    Exited,
+    FencedHere,
+    Granted,
+    GuardianLost,
+    JobSeen,
+    Kill,
+    LeaderSeen,
+    LeaseLost,
+    LeaveAsked,
+    NothingLeft,
+    PortFailed,
+    PortReserved,
+    Refused,
+    Reread,
+    Rereading,
+    RevokeOld,
+    RosterRead,
+    Started,
+    StartFailed,
+    Submit,
+    Tick,
+    Wake,
+    Watch,
+    Wrote,
+)
+
+AGAIN_S = 0.2  # pause before a write or read of unknown outcome is tried again
+STAGGER_S = 0.02  # between campaigns of successive ranks, so that few transactions meet
+NO_STORE = 69
+UNKNOWN = 75
+
+
+def take(s: NodeState, event: Event) -> tuple[NodeState, tuple[Action, ...]]:
+    match event:
+        case Granted(inc=inc):
+            s = _done(s, "grant")
+            return (_later(s, event.at) if inc == 0 else replace(s, inc=inc, mod=0)), ()
+        case Rereading():
+            return _reread(s, event)
+        case JobSeen(kv=kv):
+            return _job(s, kv), ()
+        case LeaderSeen(kv=kv):
+            return _leader(s, kv, event.at), ()
+        case RosterRead(round=n, roster=roster, found=found):
+            s = _done(s, "roster")
+            return (replace(s, roster=roster, asked_roster=n) if found else _later(s, event.at)), ()
+        case Wrote():
+            return _wrote(s, event)
+        case LeaseLost():
+            return _lease_lost(s, event.at), ()
+        case PortReserved(round=n, address=address):
+            return replace(_done(s, "port"), port=(n, address)), ()
+        case PortFailed(round=n, what=what):
+            s = _done(s, "port")
+            if s.job is None or s.job.job.round != n:
+                return s, ()
+            return _break(replace(s, round=n, facts=(), told=False), "failed", Fault(what)), ()
+        case LeaveAsked(signal=signal):
+            by = event.at + s.settings.grace_s + s.settings.patience_s
+            if s.leaving is not None:
+                return s, ()
+            left = Left(signal)
+            facts = s.facts if s.ranks is Ranks.NONE else (*s.facts, left)
+            return replace(s, leaving=left, leave_by=by, facts=facts), ()
+        case Collected(round=n, words=words):
+            return (replace(_done(s, "collect"), words=words) if n == s.round else _done(s, "collect")), ()
+        case Tick():
+            return s, ()
+        case _:
+            return _ranks(s, event)
+
+
+def _ranks(
+    s: NodeState, event: Started | Refused | StartFailed | Exited | NothingLeft | FencedHere | GuardianLost
+) -> tuple[NodeState, tuple[Action, ...]]:
+    acknowledge = (AcknowledgeFence(event.inc),) if isinstance(event, FencedHere) else ()
+    if s.ranks is Ranks.NONE or (event.round != s.round and not isinstance(event, GuardianLost)):
+        return s, acknowledge
+    since = event.at - s.started_at
+    match event:
+        case Started():
+            return replace(s, reported=False), ()
+        case Refused(reason=reason):
+            # Some may have been forked before the deadline passed: only a kill proves that none lives.
+            s = _break(replace(s, ranks=Ranks.DYING, stopped=True, alive=frozenset()), "fenced", Fault(reason))
+            return s, (Kill(s.round, reason),)
+        case StartFailed(local_rank=local, errno=errno, program=program):
+            s = replace(s, alive=s.alive - {local})
+            return _break(s, "failed", StartError(_rank(s, local), local, errno, program)), ()
+        case Exited(local_rank=local) if local not in s.alive:
+            return s, ()
+        case Exited(local_rank=local, status=status, pid=pid):
+            s = replace(s, alive=s.alive - {local})
+            fact = RankExit(_rank(s, local), local, pid, status, since, stopping=s.stopped)
+            if status == 0 and not s.stopped:
+                s = replace(s, facts=(*s.facts, fact), finished=not s.alive and s.broken is None)
+                return s, ()
+            return (replace(s, facts=(*s.facts, fact)) if s.stopped else _break(s, "failed", fact)), ()
+        case NothingLeft(survivors=survivors):
+            if survivors:
+                pids = ", ".join(str(p) for p in survivors)
+                s = replace(s, exiting=True)
+                return s, (Exit(UNKNOWN, f"processes {pids} do not die from SIGKILL; reboot this node", False),)
+            return replace(s, ranks=Ranks.NONE, alive=frozenset(), kill_at=0.0), ()
+        case FencedHere():
+            s = replace(s, ranks=Ranks.NONE, alive=frozenset(), kill_at=0.0)
+            return (s if s.finished else _break(s, "fenced", Fenced(since))), acknowledge
+        case GuardianLost():
+            s = replace(s, ranks=Ranks.NONE, alive=frozenset(), kill_at=0.0)
+            return (s if s.finished else _break(s, "guardian", GuardianDied(since))), ()
+
+
+def _rank(s: NodeState, local: int) -> int:
+    return local if s.roster is None or s.roster.round != s.round else s.roster.first_rank(s.index) + local
+
+
+def _break(s: NodeState, kind: str, fact: Fact) -> NodeState:
+    cause = s.broken or Cause(kind, s.settings.node, s.inc)
+    return replace(s, facts=(*s.facts, fact), broken=cause, finished=False)
+
+
+def _done(s: NodeState, what: str) -> NodeState:
+    return replace(s, pending=s.pending - {what})
+
+
+def _later(s: NodeState, at: float) -> NodeState:
+    return replace(s, not_before=at + AGAIN_S)
+
+
+def _job(s: NodeState, kv: KeyValue | None) -> NodeState:
+    if kv is None or (s.job is not None and kv.mod_revision <= s.job.mod):
+        return s
+    return replace(s, job=Seen(decode_job(kv.value), kv.mod_revision))
+
+
+def _leader(s: NodeState, kv: KeyValue | None, at: float) -> NodeState:
+    if kv is None and s.leader is not None:
+        place = s.index if s.round else 0
+        s = replace(s, campaign_at=at + STAGGER_S * place)
+    if kv is None or kv.lease != s.inc:
+        s = replace(s, leading=0)
+    return replace(s, leader=kv)
+
+
+def _lease_lost(s: NodeState, at: float) -> NodeState:
+    """A new lease is a new incarnation: the old view is thrown away (hole 3); what was started stays started."""
+    if s.inc == 0:
+        return s
+    return replace(
+        s,
+        inc=Incarnation(0),
+        mod=0,
+        ready=Round(0),
+        job=None,
+        leader=None,
+        leading=0,
+        roster=None,
+        asked_roster=Round(0),
+        port=None,
+        told=True,
+        words=b"",
+        reported=True,
+        recorded=True,
+        pending=frozenset(),
+        out_since=at,
+    )
+
+
+def _reread(s: NodeState, event: Rereading) -> tuple[NodeState, tuple[Action, ...]]:
+    s = _done(s, "reread")
+    if not event.found:
+        return _later(s, event.at), ()
+    if event.node is not None and event.node.lease == s.inc != 0:
+        first = not s.joined
+        s = replace(s, mod=event.node.mod_revision, ready=decode_node(event.node.value).ready)
+        s = _leader(_job(s, event.job), event.leader, event.at)
+        return s, (Watch(event.revision + 1),) if first else ()
+    if s.joined:
+        return _lease_lost(s, event.at), ()
+    return _enter(s, event)
+
+
+def _enter(s: NodeState, event: Rereading) -> tuple[NodeState, tuple[Action, ...]]:
+    """Join, given what was just read."""
+    cfg = s.settings
+    if event.node is not None:
+        holder = decode_node(event.node.value)
+        if holder.machine == cfg.record.machine:  # same machine: its strays are swept, its lock is ours
+            return _later(s, event.at), (RevokeOld(holder.inc, "an earlier agent of this node is dead"),)
+        if event.at >= s.out_since + cfg.patience_s:
+            return replace(s, exiting=True), (
+                Exit(
+                    NO_STORE,
+                    f"node name {cfg.node!r} is held by another machine ({holder.address}); give this node another "
+                    "--local-addr, or stop the other one",
+                    True,
+                ),
+            )
+        return _later(s, event.at), (Wake(event.at + AGAIN_S, f"node name {cfg.node!r} is held by another machine"),)
+    job = None if event.job is None else decode_job(event.job.value)
+    how = standing(job, cfg.begin, cfg.fresh)
+    if isinstance(how, Over):
+        mine = job is not None and job.launch == cfg.begin.launch
+        code = how.outcome.exit_code if mine else 2
+        return replace(s, exiting=True), (Exit(code, how.sentence, True),)
+    record = replace(cfg.record, inc=s.inc, ready=how.ready)
+    mod = 0 if event.job is None else event.job.mod_revision
+    write = writes.join(cfg.keys, s.own, record, mod, how.new)
+    return replace(s, pending=s.pending | {Kind.JOIN.value}, ready=how.ready), (Submit(write),)
+
+
+def _wrote(s: NodeState, event: Wrote) -> tuple[NodeState, tuple[Action, ...]]:
+    kind, result = event.kind, event.result
+    if event.inc != s.inc:
+        return s, ()  # the answer to an earlier incarnation's write
+    s = _done(s, kind.value)
+    if result is None:
+        s = _later(s, event.at)
+        if kind in (Kind.JOIN, Kind.READY, Kind.STOP, Kind.MASTER):
+            return replace(s, pending=s.pending | {"reread"}), (Reread(),)
+        if kind is Kind.LEAD:
+            s = replace(s, campaign_at=event.at + AGAIN_S)
+        return s, ()
+    if not result.succeeded:
+        return _guarded(s, event, result)
+    match kind:
+        case Kind.JOIN:
+            job, leader = result.ranges
+            s = _leader(_job(replace(s, mod=result.revision), job.one()), leader.one(), event.at)
+            return s, (Watch(result.revision + 1),)
+        case Kind.READY:
+            s = replace(s, mod=result.revision, ready=max(s.ready, event.round))
+        case Kind.EVIDENCE if event.round == s.round:
+            s = replace(s, told=True, words=b"")
+        case Kind.FINISHED if event.round == s.round:
+            s = replace(s, recorded=True)
+        case Kind.STARTED if event.round == s.round:
+            s = replace(s, reported=True)
+        case _:
+            pass
+    return s, ()
+
+
+def _guarded(s: NodeState, event: Wrote, result: TxnResult) -> tuple[NodeState, tuple[Action, ...]]:
+    """A guard did not hold: take what was read instead; without a change of ``job`` it was the lease."""
+    match event.kind:
+        case Kind.JOIN | Kind.READY | Kind.LEAD:
+            again = event.at + AGAIN_S if event.kind is Kind.LEAD else s.campaign_at
+            return replace(s, pending=s.pending | {"reread"}, campaign_at=again), (Reread(),)
+        case Kind.STOP | Kind.MASTER:
+            before = s.job
+            s = _job(s, result.ranges[0].one())
+            if s.job is before:
+                s = replace(s, pending=s.pending | {"reread"})
+                return s, (Reread(),)
+            return s, ()
+        case _:
+            return _lease_lost(s, event.at), ()

@@ -1,0 +1,109 @@
+"""What one command line asks of this node: a frozen value, checked once, that the launcher builds and the agent obeys.
+
+No flag, environment variable or default is looked up anywhere below the command line: whatever the agent may need to
+know is a field here. The launcher (`launcher/build.py`) has already checked everything that needs the outside world
+(files, devices); what can be checked from the numbers alone is checked here, so that tests cannot build nonsense.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+DRIFT = 1e-3  # relative clock drift between this node and the store; generous, NTP slews by at most 5e-4 a side
+MARGIN_S = 0.25  # from the decision to kill to the first SIGKILL, on a busy machine
+KEEPALIVES_PER_TTL = 5  # one is sent every TTL/5
+
+
+class Backend(str, Enum):
+    """Where the job's state is kept."""
+
+    ETCD = "etcd"
+    MEMORY = "memory"  # one node, no server
+
+
+class OnStoreLoss(str, Enum):
+    """What a node does when it cannot renew its lease in time."""
+
+    FENCE = "fence"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAccess:
+    """How to be let in: TLS and password files, by path; nothing secret is held in a value that may be printed."""
+
+    cacert: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+    username: str = ""
+    password_file: Path | None = None
+
+
+class SpecError(ValueError):
+    """A job that contradicts itself: what is wrong, then after a semicolon what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """One job as seen by one node. SpecError when its numbers contradict each other."""
+
+    min_nodes: int
+    max_nodes: int
+    nproc: int
+    run_id: str
+    script: str
+    script_args: tuple[str, ...] = ()
+    module: bool = False
+    no_python: bool = False
+    python: str = sys.executable  # the ranks' interpreter; PYTHON_EXEC overrides it, as in torchrun
+    role: str = "default"
+
+    standalone: bool = False
+    backend: Backend = Backend.MEMORY
+    endpoints: tuple[tuple[str, int], ...] = ()
+    store: StoreAccess = field(default_factory=StoreAccess)
+    prefix: str = "/remuster/"
+    launch_id: str = ""  # tells one launch of a run id from the next; empty: not known
+    fresh: bool = False
+    local_addr: str | None = None
+    on_store_loss: OnStoreLoss = OnStoreLoss.FENCE
+
+    lease_ttl_s: int = 15
+    kill_bound_s: float = 3.0  # from SIGKILL to reaped, GPU memory torn down
+    last_call_timeout_s: float = 30.0  # torchrun's; how long a round with min nodes waits for more
+    join_timeout_s: float = 600.0  # torchrun's; how long to wait for min nodes
+    grace_s: float = 30.0  # torchrun's; from SIGTERM to SIGKILL
+
+    max_restarts: int = 0
+    bound_restarts: bool = True  # False: --retry-budget was given and --max-restarts was not
+    retry_budget: tuple[tuple[str, int], ...] = ()
+
+    log_dir: Path | None = None  # None: a new directory per run; /dev/null: none, as in torchrun
+    checkpoint_dir: Path | None = None
+    resume_hook: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.min_nodes <= self.max_nodes:
+            raise SpecError(f"nodes {self.min_nodes}:{self.max_nodes}; write MIN:MAX with 1 <= MIN <= MAX")
+        if self.nproc < 1:
+            raise SpecError(f"{self.nproc} ranks per node; at least 1 is needed")
+        if self.max_restarts < 0:
+            raise SpecError(f"{self.max_restarts} restarts; give 0 or more")
+        if self.backend is Backend.MEMORY and self.min_nodes > 1:
+            raise SpecError(f"{self.min_nodes} nodes cannot meet without a server; use --rdzv-backend etcd")
+        if self.backend is Backend.ETCD and not self.endpoints:
+            raise SpecError("no address of etcd; give --rdzv-endpoint HOST:2379")
+        room, needed = self.fence_after_s, 2 * self.lease_ttl_s / KEEPALIVES_PER_TTL
+        if room < needed:
+            least = (self.kill_bound_s + MARGIN_S) / (1 - DRIFT - 2 / KEEPALIVES_PER_TTL)
+            raise SpecError(
+                f"a lease of {self.lease_ttl_s} s with a kill bound of {self.kill_bound_s:g} s would stop healthy "
+                f"ranks after one late renewal; give lease_ttl={int(least) + 1} or more, or a smaller kill_bound"
+            )
+
+    @property
+    def fence_after_s(self) -> float:
+        """Return how long after the last acknowledged renewal was sent the ranks are killed."""
+        return self.lease_ttl_s * (1 - DRIFT) - self.kill_bound_s - MARGIN_S

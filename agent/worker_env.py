@@ -1,0 +1,123 @@
+"""What one rank is started with: its command line and its environment, as differences to the agent's own. Pure.
+
+Called by the agent's loop for every rank of a round; the guardian applies the differences (a whole environment would
+not fit into one of its messages). The names are torchrun's, with torchrun's meanings; where they differ: the restart
+count is the job's, the same on all nodes, and rank 0's worker hosts the TCPStore.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..rendezvous.records import Job, Roster
+from .spec import JobSpec
+
+_OURS = ("PET_", "REMUSTER_", "TORCHELASTIC_")  # settings of agents: those that are not set for the rank are taken away
+_MACRO = re.compile(r"\$\$|\$\{local_rank\}|\$local_rank(?![_a-zA-Z0-9])")
+
+_ENV_NAME = re.compile(r"[A-Z][A-Z0-9_]*\Z")
+_RESERVED = re.compile(
+    r"(?:LOCAL|GROUP|ROLE|MASTER|REMUSTER|TORCHELASTIC|PET)_"  # who the rank is, and who its launcher is
+    r"|(?:RANK|WORLD_SIZE)\Z"
+    r"|(?:LD|DYLD|PYTHON|GCONV|GLIBC|MALLOC|PERL|RUBY|NODE|BASH|JAVA)_?"  # what makes a program load other code
+    r"|(?:PATH|HOME|SHELL|ENV|IFS|USER|LOGNAME|TMPDIR|NLSPATH|LOCPATH|EDITOR|PAGER)\Z"
+    r"|(?:CUDA|HIP|ROCR|NVIDIA|ZE)_.*(?:DEVICE|AFFINITY|LIBRARY|PATH)"  # which GPUs it has, and what it loads for them
+    r"|NCCL_(?:\w*PLUGIN|CONF_FILE)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RankPlace:
+    """Which rank of which round: the job as it runs, its roster, this node's index in it and the rank's on the node."""
+
+    job: Job
+    roster: Roster
+    group_rank: int
+    local_rank: int
+
+    @property
+    def rank(self) -> int:
+        return self.roster.first_rank(self.group_rank) + self.local_rank
+
+
+@dataclass(frozen=True, slots=True)
+class RankEnv:
+    """Differences to the agent's environment. ``omp_defaulted``: OMP_NUM_THREADS is our guess; say so, once."""
+
+    set: Mapping[str, str]
+    unset: tuple[str, ...]
+    omp_defaulted: bool
+
+
+def hook_may_set(name: str) -> bool:
+    """May a resume hook put ``name`` into the ranks' environment?
+
+    Not what says who a rank is, which devices it has, or which code its interpreter and loader run.
+    """
+    return _ENV_NAME.match(name) is not None and _RESERVED.match(name) is None
+
+
+def rank_env(spec: JobSpec, place: RankPlace, error_file: str, inherited: Mapping[str, str]) -> RankEnv:
+    """Return what to set and what to take away; ``inherited`` is the environment that the guardian starts from."""
+    job, roster = place.job, place.roster
+    me = roster.members[place.group_rank]
+    master_addr, _, master_port = job.master.rpartition(":")
+    rank, world = str(place.rank), str(roster.world_size)
+    env = {name: value for name, value in (job.resume.env if job.resume else ()) if hook_may_set(name)}
+    env |= {
+        "LOCAL_RANK": str(place.local_rank),
+        "RANK": rank,
+        "GROUP_RANK": str(place.group_rank),
+        "ROLE_NAME": spec.role,
+        "ROLE_RANK": rank,
+        "LOCAL_WORLD_SIZE": str(me.slots),
+        "WORLD_SIZE": world,
+        "GROUP_WORLD_SIZE": str(len(roster.members)),
+        "ROLE_WORLD_SIZE": world,
+        "MASTER_ADDR": master_addr.strip("[]"),
+        "MASTER_PORT": master_port,
+        "TORCHELASTIC_RESTART_COUNT": str(job.attempt),
+        "TORCHELASTIC_MAX_RESTARTS": str(spec.max_restarts),
+        "TORCHELASTIC_RUN_ID": spec.run_id,
+        # with True every rank would be a client, and wait for a store that no agent of ours hosts
+        "TORCHELASTIC_USE_AGENT_STORE": "False",
+        "TORCHELASTIC_ERROR_FILE": error_file,
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": inherited.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
+        "REMUSTER_RUN_ID": spec.run_id,
+        "REMUSTER_ROUND": str(job.round),
+        "REMUSTER_ATTEMPT": str(job.attempt),
+        "REMUSTER_INCARNATION": f"{me.inc:x}",
+        "REMUSTER_NODE": me.node,
+        "REMUSTER_TOKEN": f"{spec.run_id}/{job.round}/{me.inc:x}",
+    }
+    if spec.checkpoint_dir is not None:
+        env["REMUSTER_CHECKPOINT_DIR"] = str(spec.checkpoint_dir.absolute())
+    if job.resume is not None and job.resume.path:
+        env["REMUSTER_RESUME_FROM"] = job.resume.path
+        env["REMUSTER_RESUME_STEP"] = str(job.resume.step)
+    # as torchrun does: a rank that takes every core for itself slows all the others of its node
+    omp_defaulted = me.slots > 1 and "OMP_NUM_THREADS" not in inherited and "OMP_NUM_THREADS" not in env
+    if omp_defaulted:
+        env["OMP_NUM_THREADS"] = "1"
+    unset = tuple(sorted(name for name in inherited if name.startswith(_OURS) and name not in env))
+    return RankEnv(env, unset, omp_defaulted)
+
+
+def rank_argv(spec: JobSpec, local_rank: int) -> tuple[str, ...]:
+    """Return the rank's command line: interpreter, ``-u``, script and its arguments, or the program itself.
+
+    ``${local_rank}`` and ``$local_rank`` become the number, as in torchrun; everything else reaches the script byte
+    for byte. Unlike torchrun ``$$`` stays ``$$``: there ``'cost: 5$$'`` silently lost a sign. ``$$local_rank`` is,
+    as there, no place-holder.
+    """
+    args = tuple(_with_local_rank(a, local_rank) for a in spec.script_args)
+    if spec.no_python:
+        return (spec.script, *args)
+    script = _with_local_rank(spec.script, local_rank)
+    return (spec.python, "-u", *(("-m",) if spec.module else ()), script, *args)
+
+
+def _with_local_rank(arg: str, local_rank: int) -> str:
+    return _MACRO.sub(lambda m: m[0] if m[0] == "$$" else str(local_rank), arg)

@@ -1,0 +1,186 @@
+"""Is this step directory what its publication promised? An adapter: reads files, changes none, never imports torch.
+
+COMMITTED must hold the digest of manifest.json, and every file of the manifest must be there with its size and
+sha256. Absence is doubted first (``Patience``). Called by ``resume``, in a thread of the agent.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from .digest import OVERDUE, never, opened_directory, opened_file, sha256_of
+from .errors import BadManifest, GaveUp
+from .layout import COMMITTED, MANIFEST, step_of
+from .manifest import MAX_BYTES, MAX_COMMITTED_BYTES, FileEntry, Manifest, digest, parse, parse_committed
+from .patience import Patience
+
+THREADS = 4  # enough to keep a disk and two cores busy; sha256 releases the GIL
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A step that is complete to the last bit."""
+
+    manifest: Manifest
+
+    @property
+    def how(self) -> str:
+        """Say what was checked."""
+        size = sum(f.bytes for f in self.manifest.files)
+        return f"COMMITTED, manifest and sha256 of {len(self.manifest.files)} file(s), {size} bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A step that must not be re-entered, and why."""
+
+    reason: str
+
+
+def verify(path: Path, patience: Patience | None = None, give_up: Callable[[], bool] = never) -> Verified | Refused:
+    """Check one step directory in full. Blocks for as long as its bytes take to read."""
+    patience = patience or Patience()
+    read = read_manifest(path, patience)
+    return read if isinstance(read, Refused) else verify_files(path, read, patience, give_up)
+
+
+def read_manifest(path: Path, patience: Patience) -> Manifest | Refused:
+    """Read a step's manifest if COMMITTED vouches for it: the cheap half of ``verify``."""
+    step = step_of(path.name)
+    if step is None:
+        return Refused(f"{path.name!a} is not the name of a published step (was its publication interrupted?)")
+
+    def read() -> tuple[bytes, bytes]:
+        with opened_directory(path) as root:
+            return _read(root, COMMITTED, MAX_COMMITTED_BYTES), _read(root, MANIFEST, MAX_BYTES)
+
+    try:
+        commit, text = _doubting(path, patience, read)
+        if digest(text) != parse_committed(commit):
+            return Refused(f"{MANIFEST} is not the one that {COMMITTED} vouches for (their digests differ)")
+        manifest = parse(text)
+    except BadManifest as e:
+        return Refused(str(e))
+    except OSError as e:
+        return Refused(_said(e, path.name))
+    if manifest.step != step:
+        return Refused(f"{MANIFEST} is of step {manifest.step}")
+    return manifest
+
+
+def verify_files(path: Path, manifest: Manifest, patience: Patience, give_up: Callable[[], bool]) -> Verified | Refused:
+    """Check sizes of all files first, which costs little, then hash them, several at a time."""
+    try:
+        with opened_directory(path) as root:
+            for entry in manifest.files:
+                try:
+                    found = _doubting(path, patience, partial(_size, root, entry.path))
+                except OSError as e:
+                    return Refused(_said(e, entry.path))
+                if found != entry.bytes:
+                    return Refused(f"{entry.path!a} has {found} bytes; its manifest says {entry.bytes}")
+            reason = _hash_all(root, manifest.files, give_up)
+    except OSError as e:
+        return Refused(_said(e, path.name))
+    return Refused(reason) if reason else Verified(manifest)
+
+
+def _size(root: int, path: str) -> int:
+    with opened_file(root, path) as (_, size):
+        return size
+
+
+def _hash_all(root: int, files: tuple[FileEntry, ...], give_up: Callable[[], bool]) -> str:
+    """Hash every file; return the first reason to refuse, or an empty string when all are as promised."""
+    left = sorted(files, key=lambda f: f.bytes)
+    reasons: list[str] = []
+    passed: list[str] = []
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            try:
+                entry = left.pop()
+            except IndexError:
+                return
+            try:
+                reason = _hash_one(root, entry, lambda: stop.is_set() or give_up())
+            except GaveUp:
+                stop.set()
+                return
+            if reason:
+                reasons.append(reason)
+                stop.set()
+            else:
+                passed.append(entry.path)
+
+    # Daemons, not an executor: a read that hangs on a dead mount must not hold the agent's exit.
+    helpers = [threading.Thread(target=work, daemon=True) for _ in range(min(THREADS, len(files)) - 1)]
+    for helper in helpers:
+        helper.start()
+    work()
+    for helper in helpers:
+        helper.join()
+    if reasons:
+        return reasons[0]
+    if give_up():
+        raise GaveUp(OVERDUE)
+    return "" if len(passed) == len(files) else "not every file could be hashed"
+
+
+def _hash_one(root: int, entry: FileEntry, give_up: Callable[[], bool]) -> str:
+    try:
+        with opened_file(root, entry.path) as (fd, _):
+            size, sha256 = sha256_of(fd, give_up)
+    except OSError as e:
+        return _said(e, entry.path)
+    if size != entry.bytes:
+        return f"{entry.path!a} has {size} bytes; its manifest says {entry.bytes}"
+    if sha256 != entry.sha256:
+        return f"{entry.path!a} has not the content that was published (its sha256 differs)"
+    return ""
+
+
+def _read(root: int, name: str, limit: int) -> bytes:
+    with opened_file(root, name) as (fd, size):
+        if size > limit:
+            raise BadManifest(f"{name} has {size} bytes, more than the {limit} allowed")
+        data = bytearray()
+        while len(data) <= limit and (block := os.read(fd, min(1 << 20, limit + 1 - len(data)))):
+            data += block
+    return bytes(data)
+
+
+def _doubting(path: Path, patience: Patience, read: Callable[[], _T]) -> _T:
+    """Run ``read``; when something is absent, list its directory anew, wait while patience lasts, and try again."""
+    try:
+        return read()
+    except OSError as e:
+        if e.errno not in (errno.ENOENT, errno.ESTALE):
+            raise
+    while True:
+        try:
+            os.listdir(path)
+            return read()
+        except OSError as e:  # noqa: PERF203 (the loop is over waits, not over data)
+            if e.errno not in (errno.ENOENT, errno.ESTALE) or not patience.again():
+                raise
+
+
+def _said(error: OSError, name: str) -> str:
+    at = error.filename if isinstance(error.filename, str) else name
+    what = os.path.basename(at) or name
+    if error.errno == errno.ENOENT:
+        return f"{what!a} is missing"
+    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+        return f"{name!a} is a symbolic link, or no directory, where a real one is needed"
+    return f"{name!a} {error.args[0]}" if error.errno is None else f"{name!a} cannot be read: {error.strerror}"

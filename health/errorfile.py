@@ -1,0 +1,57 @@
+"""Reads what torchelastic's ``@record`` leaves behind: an error file in either of its two forms.
+
+Untrusted text of a rank: it is parsed, bounded and shown, never evaluated, and a malformed one yields a note for the
+report instead of an exception (torchrun's agent raises). The agent reads the bytes and calls ``parse``.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import cast
+
+from .evidence import ErrorFile
+from .tail import split
+
+MAX_BYTES = 1 << 20
+MAX_TEXT = 16 << 10
+
+
+def parse(raw: bytes, path: str = "") -> tuple[ErrorFile | None, str]:
+    """Return the error and '', or None and why the file could not be used. Never raises."""
+    where = f"error file {path}" if path else "error file"
+    if len(raw) > MAX_BYTES:
+        return None, f"{where}: {len(raw)} bytes, more than {MAX_BYTES}: not read"
+    try:
+        body: object = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None, f"{where}: not JSON"
+    if not isinstance(body, dict):
+        return None, f"{where}: not an object"
+    top = cast("dict[str, object]", body)
+    message = top.get("message")
+    if isinstance(message, str):  # the plain form
+        return ErrorFile(_bounded(message), "", _stamp(top.get("timestamp")), path), ""
+    if not isinstance(message, dict):
+        return None, f"{where}: no message"
+    inner = cast("dict[str, object]", message)
+    text = inner.get("message")
+    if not isinstance(text, str):
+        return None, f"{where}: no message"
+    info = inner.get("extraInfo")
+    extra = cast("dict[str, object]", info) if isinstance(info, dict) else {}
+    trace = extra.get("py_callstack")
+    stamp = _stamp(extra.get("timestamp"))
+    return ErrorFile(_bounded(text), _bounded(trace) if isinstance(trace, str) else "", stamp, path), ""
+
+
+def _bounded(text: str) -> str:
+    """Keep the end: there stands the exception that ended the program."""
+    if len(text) > MAX_TEXT:
+        text = text[-MAX_TEXT:]
+    return "\n".join(split(text.rstrip("\n")))
+
+
+def _stamp(value: object) -> int:
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 12:
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**11 else 0

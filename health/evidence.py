@@ -1,0 +1,95 @@
+"""Typed facts about a failure, as one node saw them. Pure values; ``wire.py`` turns them into bytes.
+
+Times are seconds on the node's own CLOCK_BOOTTIME since its ranks of the round were started: they order facts of one
+node and never those of two. Across nodes the order is the store's revision at which a node's evidence arrived.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorFile:
+    """What torchelastic's ``@record`` left: the exception's text and its traceback, bounded when read."""
+
+    message: str
+    traceback: str = ""
+    timestamp: int = 0  # the writer's wall clock: shown, never compared across nodes
+    path: str = ""  # where it lies on its node: shown
+
+
+@dataclass(frozen=True, slots=True)
+class RankExit:
+    """One rank ended. ``status`` as subprocess gives it: 0.., or -N for signal N."""
+
+    rank: int
+    local_rank: int
+    pid: int
+    status: int
+    at_s: float
+    stopping: bool = False  # it ended after this node had begun to stop it: its status says nothing by itself
+    error: ErrorFile | None = None
+    tail: tuple[str, ...] = ()  # last lines of its stderr (of stdout when stderr is empty), bounded
+    wall: int = 0  # the node's wall clock when it ended: shown, never compared across nodes
+
+
+@dataclass(frozen=True, slots=True)
+class StartError:
+    """A rank could not be started: exec failed with ``errno`` (127 and 126 of a shell)."""
+
+    rank: int
+    local_rank: int
+    errno: int
+    program: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """The guardian killed this node's ranks because the lease might have been gone."""
+
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class GuardianDied:
+    """The parent of the ranks was killed; its ranks died with it."""
+
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """The node was asked to leave by ``signal`` (a number; 0 = by command)."""
+
+    signal: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """The agent could not do its part (no port, no log directory, …), in words."""
+
+    what: str
+
+
+Fact = RankExit | StartError | Fenced | GuardianDied | Left | Fault
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEvidence:
+    """All facts of one node about one round; ``order`` is the store's revision at which its first word arrived."""
+
+    node: str
+    facts: tuple[Fact, ...]
+    order: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RoundEvidence:
+    """Everything known about how a round ended: input of the verdict."""
+
+    round: int
+    nodes: tuple[NodeEvidence, ...]
+    members: tuple[tuple[str, int], ...]  # (node, slots) in rank order
+    lost: tuple[str, ...] = ()  # members whose lease is gone, without a word of their own
+    all_started: bool = True  # every member had reported its ranks started

@@ -1,0 +1,58 @@
+"""The only place where a setting is read from the environment: torchrun's PET_ defaults, Slurm, the interpreter.
+
+The environment comes in as a mapping, once; what is not in the returned value influences nothing. (What the ranks
+inherit is the agent's affair.) Called by `cli`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .errors import UsageError
+from .flags import FLAGS, LATER, LATER_SWITCHES, SHOWN_ONLY, refuse_later
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """Everything the environment says. Empty text: not set."""
+
+    defaults: Mapping[str, str | bool] = field(default_factory=dict[str, "str | bool"])  # by dest, from PET_ variables
+    slurm_job_id: str = ""
+    slurm_restarts: str = ""
+    python_exec: str = ""
+    active_python: str = ""  # root of the activated virtual or conda environment
+    cuda_visible_devices: str | None = None  # set but empty means: no GPU
+
+    @property
+    def launch_id(self) -> str:
+        """What tells this launch from a requeued one; empty outside a scheduler."""
+        return f"{self.slurm_job_id}.{self.slurm_restarts or '0'}" if self.slurm_job_id else ""
+
+
+def read(environ: Mapping[str, str]) -> Environment:
+    """Return what ``environ`` sets; UsageError for a variable that cannot be understood."""
+    for name in LATER:
+        variable = "PET_" + name.replace("-", "_").upper()
+        if environ.get(variable) and not (name in LATER_SWITCHES and environ[variable] == "0"):
+            raise UsageError(refuse_later(name, f"{variable}, which stands for --{name},"))
+    defaults: dict[str, str | bool] = {}
+    for flag in FLAGS:
+        text = environ.get(flag.env, "")
+        if text and flag.name not in SHOWN_ONLY:
+            defaults[flag.dest] = text if flag.metavar else _switch(flag.env, text)
+    return Environment(
+        defaults=defaults,
+        slurm_job_id=environ.get("SLURM_JOB_ID", ""),
+        slurm_restarts=environ.get("SLURM_RESTART_COUNT", ""),
+        python_exec=environ.get("PYTHON_EXEC", ""),
+        active_python=environ.get("VIRTUAL_ENV", "") or environ.get("CONDA_PREFIX", ""),
+        cuda_visible_devices=environ.get("CUDA_VISIBLE_DEVICES"),
+    )
+
+
+def _switch(variable: str, text: str) -> bool:
+    try:
+        return bool(int(text))
+    except ValueError:
+        raise UsageError(f"{variable} is {text!r}; set it to 1 or 0, or unset it") from None

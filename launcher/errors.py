@@ -1,0 +1,7 @@
+"""What the command line refuses. A leaf: imports nothing of the project."""
+
+from __future__ import annotations
+
+
+class UsageError(Exception):
+    """The command cannot mean anything: one line, what is wrong, then after a semicolon what to do. Exit code 2."""

@@ -1,0 +1,141 @@
+"""What the text of a flag means: pure parsers, one per notation, each refusing with a sentence that names the flag.
+
+``name`` is how the value was given ("--nnodes" or "PET_NNODES"), for the person who has to find it again.
+Called by `build` alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .errors import UsageError
+
+ETCD_PORT = 2379
+_HOST = re.compile(r"[A-Za-z0-9._-]+")
+_FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+_CONF_NAMES: dict[str, str] = {
+    **{
+        key: key
+        for key in (
+            "lease_ttl", "kill_bound", "last_call_timeout", "join_timeout", "launch_id", "prefix",
+            "cacert", "cert", "key", "username", "password_file",
+        )
+    },
+    "ca_cert": "cacert",
+    "ssl_cert": "cert",
+    "ssl_cert_key": "key",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Conf:
+    """What --rdzv-conf says: our keys under their one name, and the keys that are not ours."""
+
+    values: Mapping[str, str]
+    ignored: tuple[str, ...] = ()
+
+
+def whole(name: str, text: str, least: int) -> int:
+    """Return a whole number, at least ``least``."""
+    try:
+        number = int(text)
+    except ValueError:
+        raise UsageError(f"{name} is {text!r}, which is no whole number; give one, {least} or more") from None
+    if number < least:
+        raise UsageError(f"{name} is {number}; give {least} or more")
+    return number
+
+
+def seconds(name: str, text: str) -> float:
+    """Return a time in seconds, 0 or more."""
+    try:
+        number = float(text)
+    except ValueError:
+        raise UsageError(f"{name} is {text!r}, which is no number; give seconds") from None
+    if not 0 <= number < 1e9:
+        raise UsageError(f"{name} is {text!r}; give seconds, 0 or more")
+    return number
+
+
+def nnodes(name: str, text: str) -> tuple[int, int]:
+    """Return (min, max) of ``N`` or ``MIN:MAX``."""
+    parts = text.split(":")
+    if len(parts) > 2 or not all(re.fullmatch(r"\s*[0-9]{1,7}\s*", part) for part in parts):
+        raise UsageError(f"{name} is {text!r}, which is not in MIN:MAX format; write a number of nodes, or MIN:MAX")
+    least, most = int(parts[0]), int(parts[-1])
+    if not 1 <= least <= most:
+        raise UsageError(f"{name} is {text!r}; write N >= 1, or MIN:MAX with 1 <= MIN <= MAX")
+    return least, most
+
+
+def endpoints(name: str, text: str) -> tuple[tuple[str, int], ...]:
+    """Return (host, port) for each of ``host[:port]`` or ``[v6][:port]``, comma separated; none twice."""
+    found = [_endpoint(name, part.strip()) for part in text.split(",") if part.strip()]
+    return tuple(dict.fromkeys(found))
+
+
+def _endpoint(name: str, text: str) -> tuple[str, int]:
+    if "://" in text:
+        raise UsageError(
+            f"{name} holds {text!r}; write HOST:PORT without the scheme (--rdzv-conf cacert=FILE turns TLS on)"
+        )
+    if text.startswith("["):
+        host, bracket, rest = text[1:].partition("]")
+        good = bool(bracket) and re.fullmatch(r"[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?", host) is not None
+        colon, port = rest[:1], rest[1:]
+    else:
+        host, colon, port = text.partition(":")
+        good = _HOST.fullmatch(host) is not None
+    if not good or colon not in ("", ":") or ":" in port or (colon and not re.fullmatch("[0-9]{1,5}", port)):
+        raise UsageError(f"{name} holds {text!r}; write HOST, HOST:PORT or [IPV6]:PORT")
+    number = int(port) if colon else ETCD_PORT
+    if not 1 <= number <= 65535:
+        raise UsageError(f"{name} holds {text!r}; a port is a number from 1 to 65535")
+    return host, number
+
+
+def conf(name: str, text: str) -> Conf:
+    """Return the keys of ``k=v,k=v``. Quotes around the whole or a value fall away: torchrun's own tests have them."""
+    values: dict[str, str] = {}
+    ignored: list[str] = []
+    for item in _bare(text).split(","):
+        if not item.strip():
+            continue
+        key, equals, value = _bare(item).partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"{name} holds {item.strip()!r}; write KEY=VALUE, several with commas between")
+        known = _CONF_NAMES.get(key.strip())
+        if known is None:
+            ignored.append(key.strip())
+        else:
+            values[known] = _bare(value)
+    return Conf(values, tuple(dict.fromkeys(ignored)))
+
+
+def _bare(text: str) -> str:
+    text = text.strip()
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        return text[1:-1]
+    return text
+
+
+def run_id(name: str, text: str) -> str:
+    """Return a run id that can name a key and a folder."""
+    if not text.isprintable() or "/" in text or text in ("", ".", "..") or len(text.encode("utf-8", "replace")) > 128:
+        raise UsageError(f"{name} is {text!r}; give 1 to 128 printable characters without '/'")
+    return text
+
+
+def prefix(name: str, text: str) -> str:
+    """Return the root of all keys, with a slash at both ends."""
+    if not text.isprintable() or not text.strip("/"):
+        raise UsageError(f"{name} is {text!r}; give a path such as /remuster/")
+    return f"/{text.strip('/')}/"
+
+
+def is_function(hook: str) -> bool:
+    """Say whether a resume hook is ``module:function`` rather than a command."""
+    return _FUNCTION.fullmatch(hook) is not None

@@ -1,0 +1,24 @@
+"""remuster: launch training on many GPUs, say why it failed, and muster it again from a verified checkpoint.
+
+The face of the import name. It imports nothing of the launcher: a training script that writes ``import remuster``
+pays for the standard library's leaf modules only, and names are loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .worker import ResumePoint as ResumePoint
+    from .worker import resume_point as resume_point
+
+__version__ = "0.1.0"
+__all__ = ["ResumePoint", "__version__", "resume_point"]
+
+
+def __getattr__(name: str) -> object:
+    if name in ("resume_point", "ResumePoint"):
+        from . import worker
+
+        return getattr(worker, name)
+    raise AttributeError(f"module 'remuster' has no attribute {name!r}")

@@ -1,0 +1,356 @@
+"""The job machine: what the leading agent decides. Pure: ``step(state, event) -> (state, actions)``.
+
+The leader compares what stands in the store with what the phase asks for, on every change and on its first look, and
+keeps nothing that a successor would miss (only how long it has waited). Every decision is one transaction guarded by
+its own lease, its token and the revision of ``job`` that it acted on; while one is under way no other is made.
+``agent/loop.py`` carries out the actions; the simulator does so in virtual time.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+
+from . import writes
+from .membership import choose
+from .records import Cause, Job, NodeId, Outcome, Phase, ResumePoint, Roster, Round
+from .snapshot import Report, Snapshot, Who, candidates
+from .store import Range, TxnResult, WatchBatch
+from .writes import Charge, Kind, Own, Seen, Write
+
+TOO_FEW = 75  # DESIGN §9: too few nodes, worth a requeue
+NEVER_FORMED = 69  # the group could not be formed
+AGAIN_S = 0.2  # pause before a write of unknown outcome is tried again
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long the leader waits, in seconds on its own clock."""
+
+    last_call_s: float  # after min nodes are ready, for more to come (torchrun: 30)
+    join_timeout_s: float  # for min nodes to be ready at all (torchrun: 600)
+    gather_s: float  # after a failure, for every living member's evidence: a dead one's lease is gone by then
+
+
+# --- events ---------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """The leader key is ours; ``found`` is a linearizable range of the run's prefix, read after that."""
+
+    at: float
+    token: int
+    found: Range
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    at: float
+    batch: WatchBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Concluded:
+    """The judgement on a round that was asked for by ``Conclude``."""
+
+    at: float
+    round: Round
+    retry: bool
+    charge: Charge
+    outcome: Outcome  # of the launch, if it is not retried (or is done)
+    record: bytes  # the attempt record
+    done: bool = False  # it was asked because every rank had exited 0
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """The resume point of a round; ``outcome`` instead when the hook failed and the job must not go on."""
+
+    at: float
+    round: Round
+    point: ResumePoint
+    refused: tuple[tuple[str, str], ...] = ()
+    outcome: Outcome | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wrote:
+    """The answer to a ``Submit``; None = unknown: it may have been applied, or still be."""
+
+    at: float
+    kind: Kind
+    result: TxnResult | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    at: float
+
+
+Event = Elected | Changed | Concluded | Resumed | Wrote | Tick
+
+
+# --- actions --------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Submit:
+    write: Write
+
+
+@dataclass(frozen=True, slots=True)
+class Stamps:
+    """When this leader saw what, in seconds of its own clock; None when it was not leading then."""
+
+    formed: float | None = None
+    started: float | None = None
+    stopping: float | None = None
+    gathered: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Conclude:
+    """Judge how round ``round`` ended, and what it costs."""
+
+    round: Round
+    job: Job
+    roster: Roster
+    evidence: tuple[tuple[NodeId, Report], ...]
+    lost: tuple[NodeId, ...]
+    all_started: bool
+    done: bool
+    history: tuple[tuple[Round, bytes], ...]
+    stamps: Stamps
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SelectResume:
+    """Choose where round ``round`` re-enters: all ranks of earlier rounds are dead."""
+
+    round: Round
+    roster: Roster
+    history: tuple[tuple[Round, bytes], ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Send a Tick at ``at``, with the reason of the wait; the shell shows it when it changes."""
+
+    at: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Depose:
+    """The leader key is somebody else's or gone: stop leading."""
+
+    reason: str
+
+
+Action = Submit | Conclude | SelectResume | Wake | Depose
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """What the leader holds: its picture, and since when it has waited."""
+
+    own: Own
+    limits: Limits
+    view: Snapshot
+    token: int = 0
+    busy: int = -1  # the job revision that a write under way acted on; -1 = none
+    phase: tuple[Phase, Round] | None = None
+    since: float = 0.0  # when this phase was first seen
+    enough_since: float | None = None  # when min nodes were first ready
+    asked: tuple[str, Round] | None = None  # a judgement or resume point under way
+    concluded: Concluded | None = None
+    resumed: Resumed | None = None
+    stamps: Stamps = field(default_factory=Stamps)
+
+
+def resumed_bytes(resumed: Resumed) -> bytes:
+    """Return the history entry of a round: where it resumed and what was refused, bounded."""
+    refused = [list(pair) for pair in resumed.refused[:32]]
+    return json.dumps({"path": resumed.point.path, "step": resumed.point.step, "refused": refused}).encode()
+
+
+def step(s: Leader, event: Event) -> tuple[Leader, tuple[Action, ...]]:
+    """Take one event; return the new state and what to do."""
+    match event:
+        case Elected(token=token, found=found):
+            s = replace(s, token=token, view=Snapshot.read(s.view.keys, found), busy=-1)
+        case Changed(batch=batch):
+            s = replace(s, view=s.view.after(batch))
+        case Concluded(round=n):
+            s = replace(s, concluded=event, asked=None if s.asked == ("judge", n) else s.asked)
+        case Resumed(round=n):
+            s = replace(s, resumed=event, asked=None if s.asked == ("resume", n) else s.asked)
+        case Wrote(result=result):
+            # Applied, or refused because the world has moved on: the watch will show it. Unknown: try again soon;
+            # the guards make a second application impossible.
+            if result is None:
+                return replace(s, busy=-1), (Wake(event.at + AGAIN_S, "the store did not answer; trying again"),)
+            return s, ()
+        case Tick():
+            pass
+    return _decide(s, event.at)
+
+
+def _decide(s: Leader, at: float) -> tuple[Leader, tuple[Action, ...]]:
+    if not s.token:
+        return s, ()
+    if s.view.token() != s.token:
+        return replace(s, token=0), (Depose("the leader key is no longer this agent's"),)
+    seen = s.view.job()
+    if seen is None or seen.mod == s.busy:
+        return s, ()
+    if s.phase != (seen.job.phase, seen.job.round):
+        s = replace(
+            s, phase=(seen.job.phase, seen.job.round), since=at, enough_since=None, stamps=_stamp(s.stamps, seen, at)
+        )
+    s = replace(s, busy=-1)
+    match seen.job.phase:
+        case Phase.RUNNING:
+            return _running(s, seen, at)
+        case Phase.STOPPING:
+            return _stopping(s, seen, at)
+        case Phase.FORMING:
+            return _forming(s, seen, at)
+        case Phase.DONE | Phase.FAILED:
+            return s, ()
+
+
+def _stamp(stamps: Stamps, seen: Seen, at: float) -> Stamps:
+    if seen.job.phase is Phase.RUNNING:
+        return Stamps(formed=at)
+    return replace(stamps, stopping=at) if seen.job.phase is Phase.STOPPING else stamps
+
+
+def _submit(s: Leader, seen: Seen, write: Write) -> tuple[Leader, tuple[Action, ...]]:
+    return replace(s, busy=seen.mod), (Submit(write),)
+
+
+def _absent(s: Leader, roster: Roster) -> tuple[NodeId, ...]:
+    nodes = s.view.nodes()
+    return tuple(m.node for m in roster.members if (x := nodes.get(m.node)) is None or x.record.inc != m.inc)
+
+
+def _conclude(
+    s: Leader, seen: Seen, roster: Roster, lost: tuple[NodeId, ...], done: bool
+) -> tuple[Leader, tuple[Action, ...]]:
+    n = seen.job.round
+    if s.asked == ("judge", n):
+        return s, ()
+    words = s.view.reports("evidence", n)
+    evidence = tuple((m.node, words[m.who]) for m in roster.members if m.who in words)
+    started = s.view.reports("started", n)
+    why = f"round {n} ended" if not done else f"round {n} is done"
+    ask = Conclude(
+        n,
+        seen.job,
+        roster,
+        evidence,
+        lost,
+        all(m.who in started for m in roster.members),
+        done,
+        s.view.history(),
+        s.stamps,
+        why,
+    )
+    return replace(s, asked=("judge", n)), (ask,)
+
+
+def _running(s: Leader, seen: Seen, at: float) -> tuple[Leader, tuple[Action, ...]]:
+    n = seen.job.round
+    roster = s.view.roster(n)
+    if roster is None:
+        return s, ()
+    if s.stamps.started is None and set(s.view.reports("started", n)) >= {m.who for m in roster.members}:
+        s = replace(s, stamps=replace(s.stamps, started=at))
+    finished: set[Who] = set(s.view.reports("finished", n))
+    gone = set(_absent(s, roster))
+    lost = [m for m in roster.members if m.node in gone and m.who not in finished]
+    if lost:
+        cause = Cause("lost", lost[0].node, lost[0].inc)
+        return _submit(s, seen, writes.lost(s.view.keys, s.own, s.token, seen, cause))
+    if any(m.who not in finished for m in roster.members):
+        return s, ()
+    if s.concluded is None or s.concluded.round != n or not s.concluded.done:
+        return _conclude(s, seen, roster, (), done=True)
+    c = s.concluded
+    return _submit(s, seen, writes.done(s.view.keys, s.own, s.token, seen, c.outcome, c.record))
+
+
+def _stopping(s: Leader, seen: Seen, at: float) -> tuple[Leader, tuple[Action, ...]]:
+    n = seen.job.round
+    roster = s.view.roster(n)
+    if roster is None:
+        return s, ()
+    nodes = s.view.nodes()
+    gone = set(_absent(s, roster))
+    slow = [m.node for m in roster.members if m.node not in gone and nodes[m.node].record.ready <= n]
+    until = s.since + s.limits.gather_s
+    if slow and at < until:
+        return s, (Wake(until, f"round {n} is being stopped; waiting for {', '.join(slow)}"),)
+    if s.stamps.gathered is None or s.stamps.gathered < s.since:
+        s = replace(s, stamps=replace(s.stamps, gathered=at))
+    if s.concluded is None or s.concluded.round != n or s.concluded.done:
+        words = s.view.reports("evidence", n)
+        finished = s.view.reports("finished", n)
+        lost = tuple(m.node for m in roster.members if m.node in gone and m.who not in words and m.who not in finished)
+        return _conclude(s, seen, roster, lost, done=False)
+    c, keys = s.concluded, s.view.keys
+    if c.retry:
+        return _submit(s, seen, writes.advance(keys, s.own, s.token, seen, c.charge, c.record))
+    return _submit(s, seen, writes.fail(keys, s.own, s.token, seen, c.outcome, c.record))
+
+
+def _forming(s: Leader, seen: Seen, at: float) -> tuple[Leader, tuple[Action, ...]]:
+    job = seen.job
+    n = job.round
+    nodes = s.view.nodes()
+    last = s.view.roster(job.formed) if job.formed else None
+    if last is not None:
+        gone = set(_absent(s, last))
+        alive = [m.node for m in last.members if m.node not in gone and nodes[m.node].record.ready < n]
+        if alive:  # their ranks of an earlier round may live: nobody replaces them before they answer or are gone
+            return s, (Wake(at + s.limits.gather_s, f"round {n}: waiting for {', '.join(alive)} to stop"),)
+    again = job.round > job.first
+    ready = candidates(nodes, n)
+    roster = replace(choose(last if again else None, ready, job.max_nodes), round=n)
+    count = len(roster.members)
+    if count < job.min_nodes:
+        s = replace(s, enough_since=None)
+        until = s.since + s.limits.join_timeout_s
+        if at >= until:
+            return _too_few(s, seen, count)
+        return s, (Wake(until, f"round {n}: {count} of {job.min_nodes} nodes are ready; waiting for more"),)
+    since = at if s.enough_since is None else s.enough_since
+    s = replace(s, enough_since=since)
+    known = again and len(ready) == len(nodes)
+    until = since + s.limits.last_call_s
+    if count < job.max_nodes and not known and at < until:
+        why = f"round {n}: {count} of {job.min_nodes}:{job.max_nodes} nodes are ready; last call"
+        return s, (Wake(until, why),)
+    return _close(s, seen, roster)
+
+
+def _close(s: Leader, seen: Seen, roster: Roster) -> tuple[Leader, tuple[Action, ...]]:
+    n, keys = seen.job.round, s.view.keys
+    if s.resumed is None or s.resumed.round != n:
+        if s.asked == ("resume", n):
+            return s, ()
+        ask = SelectResume(n, roster, s.view.history(), f"round {n} is about to close")
+        return replace(s, asked=("resume", n)), (ask,)
+    if s.resumed.outcome is not None:
+        return _submit(s, seen, writes.fail(keys, s.own, s.token, seen, s.resumed.outcome, None))
+    new = replace(seen.job, phase=Phase.RUNNING, formed=n, resume=s.resumed.point, master="", cause=None)
+    write = writes.close(keys, s.own, s.token, seen, new, roster, resumed_bytes(s.resumed))
+    return _submit(s, seen, write)
+
+
+def _too_few(s: Leader, seen: Seen, count: int) -> tuple[Leader, tuple[Action, ...]]:
+    job = seen.job
+    code = TOO_FEW if job.round > job.first else NEVER_FORMED
+    waited = f"{s.limits.join_timeout_s:g} s"
+    sentence = f"only {count} of at least {job.min_nodes} nodes were ready after {waited}; start more nodes"
+    return _submit(s, seen, writes.fail(s.view.keys, s.own, s.token, seen, Outcome(code, sentence, "rdzv_lost"), None))

