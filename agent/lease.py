@@ -25,6 +25,7 @@ class Timing:
 
     ttl_s: int
     kill_bound_s: float
+    forever: bool = False  # the store is in this process: nothing can be cut off, so nothing is renewed or fenced
 
     @property
     def keepalive_s(self) -> float:
@@ -37,6 +38,8 @@ class Timing:
 
     def deadline(self, sent_s: float) -> float:
         """Return when SIGKILL must begin, given when the last acknowledged renewal was sent."""
+        if self.forever:
+            return float("inf")
         return sent_s + self.ttl_s * (1 - DRIFT) - self.kill_bound_s - MARGIN_S
 
 
@@ -58,7 +61,8 @@ class Lease:
         await self._store.grant(self._timing.ttl_s, inc)
         self.inc = inc
         self._renewed(inc, self._timing.deadline(sent))
-        self._task = asyncio.get_running_loop().create_task(self._renew(inc, sent, lost))
+        if not self._timing.forever:
+            self._task = asyncio.get_running_loop().create_task(self._renew(inc, sent, lost))
         return inc
 
     async def _renew(self, inc: Incarnation, sent: float, lost: Callable[[Incarnation], None]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..health.wire import encode_facts
+from ..health import wire
 from ..rendezvous import writes
 from ..rendezvous.records import Cause, Phase, Round
 from ..rendezvous.writes import Kind
@@ -85,13 +85,14 @@ def _obsolete(s: NodeState, at: float, out: list[Action]) -> NodeState:
         return s
     why = "its round is over" if over else "one of its ranks failed" if s.broken else "this node leaves"
     out.append(Terminate(s.round, SIGTERM, why))
-    kill_at = at + s.settings.grace_s
-    out.append(Wake(kill_at, "grace of the ranks"))
-    return replace(s, ranks=Ranks.DYING, stopped=True, kill_at=kill_at)
+    return replace(s, ranks=Ranks.DYING, stopped=True, kill_at=at + s.settings.grace_s)
 
 
 def _ladder(s: NodeState, at: float, out: list[Action]) -> NodeState:
-    if s.ranks is not Ranks.DYING or not s.kill_at or (s.alive and s.inc and at < s.kill_at):
+    if s.ranks is not Ranks.DYING or not s.kill_at:
+        return s
+    if s.alive and s.inc and at < s.kill_at:
+        out.append(Wake(s.kill_at, "grace of the ranks"))  # each time: of several wakes the shell keeps the earliest
         return s
     out.append(Kill(s.round, "the grace is over" if s.alive else "all ranks have ended: their leftovers"))
     return replace(s, kill_at=0.0)
@@ -180,7 +181,7 @@ def _stop(s: NodeState, at: float, out: list[Action]) -> NodeState:
         facts = s.facts if s.round == n else (s.leaving,)
     else:
         return s
-    words = encode_facts(facts)
+    words = wire.encode(facts)
     return _submit(s, writes.stop(s.settings.keys, s.own, s.job, cause, words), out)
 
 

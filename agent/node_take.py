@@ -150,8 +150,8 @@ def _later(s: NodeState, at: float) -> NodeState:
 
 
 def _job(s: NodeState, kv: KeyValue | None) -> NodeState:
-    if kv is None or (s.job is not None and kv.mod_revision <= s.job.mod):
-        return s
+    if kv is None or (s.job is not None and (kv.mod_revision <= s.job.mod or s.job.job.phase.over)):
+        return s  # an end that was seen stays the end: what a next launch does with the run is not for this agent
     return replace(s, job=Seen(decode_job(kv.value), kv.mod_revision))
 
 
@@ -188,7 +188,13 @@ def _lease_lost(s: NodeState, at: float) -> NodeState:
     )
 
 
+def _ask_again(s: NodeState) -> tuple[NodeState, tuple[Action, ...]]:
+    return replace(s, pending=s.pending | {"reread"}), () if "reread" in s.pending else (Reread(),)
+
+
 def _reread(s: NodeState, event: Rereading) -> tuple[NodeState, tuple[Action, ...]]:
+    if "reread" not in s.pending:
+        return s, ()  # asked by an earlier incarnation, or answered already: it must not join twice, or without a lease
     s = _done(s, "reread")
     if not event.found:
         return _later(s, event.at), ()
@@ -239,7 +245,7 @@ def _wrote(s: NodeState, event: Wrote) -> tuple[NodeState, tuple[Action, ...]]:
     if result is None:
         s = _later(s, event.at)
         if kind in (Kind.JOIN, Kind.READY, Kind.STOP, Kind.MASTER):
-            return replace(s, pending=s.pending | {"reread"}), (Reread(),)
+            return _ask_again(s)
         if kind is Kind.LEAD:
             s = replace(s, campaign_at=event.at + AGAIN_S)
         return s, ()
@@ -250,6 +256,10 @@ def _wrote(s: NodeState, event: Wrote) -> tuple[NodeState, tuple[Action, ...]]:
             job, leader = result.ranges
             s = _leader(_job(replace(s, mod=result.revision), job.one()), leader.one(), event.at)
             return s, (Watch(result.revision + 1),)
+        case Kind.STOP | Kind.MASTER:
+            s = _job(s, result.ranges[0].one())
+        case Kind.LEAD:
+            s = replace(s, campaign_at=event.at + AGAIN_S)  # the watch will show the key: do not ask again before
         case Kind.READY:
             s = replace(s, mod=result.revision, ready=max(s.ready, event.round))
         case Kind.EVIDENCE if event.round == s.round:
@@ -268,13 +278,12 @@ def _guarded(s: NodeState, event: Wrote, result: TxnResult) -> tuple[NodeState, 
     match event.kind:
         case Kind.JOIN | Kind.READY | Kind.LEAD:
             again = event.at + AGAIN_S if event.kind is Kind.LEAD else s.campaign_at
-            return replace(s, pending=s.pending | {"reread"}, campaign_at=again), (Reread(),)
+            return _ask_again(replace(s, campaign_at=again))
         case Kind.STOP | Kind.MASTER:
             before = s.job
             s = _job(s, result.ranges[0].one())
             if s.job is before:
-                s = replace(s, pending=s.pending | {"reread"})
-                return s, (Reread(),)
+                return _ask_again(s)
             return s, ()
         case _:
             return _lease_lost(s, event.at), ()

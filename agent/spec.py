@@ -80,7 +80,7 @@ class JobSpec:
     bound_restarts: bool = True  # False: --retry-budget was given and --max-restarts was not
     retry_budget: tuple[tuple[str, int], ...] = ()
 
-    log_dir: Path | None = None  # None: a new directory per run; /dev/null: none, as in torchrun
+    log_dir: Path | None = None  # None: a new one of this user's
     checkpoint_dir: Path | None = None
     resume_hook: str | None = None
 

@@ -19,12 +19,10 @@ _MACRO = re.compile(r"\$\$|\$\{local_rank\}|\$local_rank(?![_a-zA-Z0-9])")
 
 _ENV_NAME = re.compile(r"[A-Z][A-Z0-9_]*\Z")
 _RESERVED = re.compile(
-    r"(?:LOCAL|GROUP|ROLE|MASTER|REMUSTER|TORCHELASTIC|PET)_"  # who the rank is, and who its launcher is
-    r"|(?:RANK|WORLD_SIZE)\Z"
-    r"|(?:LD|DYLD|PYTHON|GCONV|GLIBC|MALLOC|PERL|RUBY|NODE|BASH|JAVA)_?"  # what makes a program load other code
-    r"|(?:PATH|HOME|SHELL|ENV|IFS|USER|LOGNAME|TMPDIR|NLSPATH|LOCPATH|EDITOR|PAGER)\Z"
-    r"|(?:CUDA|HIP|ROCR|NVIDIA|ZE)_.*(?:DEVICE|AFFINITY|LIBRARY|PATH)"  # which GPUs it has, and what it loads for them
-    r"|NCCL_(?:\w*PLUGIN|CONF_FILE)"
+    r"(?:LOCAL|GROUP|ROLE|NODE|MASTER|REMUSTER|TORCHELASTIC|PET|SLURM|OMPI|PMI|PMIX)_"  # who the rank and launcher are
+    r"|(?:RANK|WORLD_SIZE|PATH|HOME|SHELL|ENV|IFS|USER|LOGNAME|TMPDIR)\Z"
+    r"|PYTHON|PERL5|RUBY(?:LIB|OPT)|(?:LD|DYLD|GCONV|GLIBC|MALLOC|BASH|JAVA)_|NLSPATH|LOCPATH"  # which code it loads
+    r"|(?:CUDA|HIP|ROCR|NVIDIA|ZE|GPU)_\w*(?:DEVICE|AFFINITY)|CUDA_(?:HOME|PATH)|NCCL_(?:\w*PLUGIN|CONF_FILE)"
 )
 
 
@@ -93,7 +91,7 @@ def rank_env(spec: JobSpec, place: RankPlace, error_file: str, inherited: Mappin
         "REMUSTER_TOKEN": f"{spec.run_id}/{job.round}/{me.inc:x}",
     }
     if spec.checkpoint_dir is not None:
-        env["REMUSTER_CHECKPOINT_DIR"] = str(spec.checkpoint_dir.absolute())
+        env["REMUSTER_CHECKPOINT_DIR"] = str(spec.checkpoint_dir)
     if job.resume is not None and job.resume.path:
         env["REMUSTER_RESUME_FROM"] = job.resume.path
         env["REMUSTER_RESUME_STEP"] = str(job.resume.step)

@@ -23,7 +23,7 @@ _log = logging.getLogger("remuster.checkpoint")
 
 
 def commit(directory: Path, manifest: Manifest, disk: Disk, patience: Patience) -> None:
-    """Publish the step, or raise ``PublishError`` or ``OSError``: it is then not in place, or not known to be durable."""
+    """Publish the step; after ``PublishError`` or ``OSError`` it is not in place, or not known to be durable."""
     writing = directory / writing_name(manifest.step, manifest.attempt)
     for entry in manifest.files:
         _see(writing, entry, patience)

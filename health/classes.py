@@ -16,7 +16,7 @@ UNKNOWN = "exit_unknown"  # the class of what nothing explains
 
 @dataclass(frozen=True, slots=True)
 class FailureClass:
-    """One row: ``retryable`` is yes, no or no/yes; ``node_fault`` = the fault lies in the node, or in one node alone."""
+    """One row; ``retryable`` and ``node_fault`` (the fault lies in the node, not in the job) are yes, no or no/yes."""
 
     name: str
     family: str

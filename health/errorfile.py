@@ -1,12 +1,13 @@
 """Reads what torchelastic's ``@record`` leaves behind: an error file in either of its two forms.
 
 Untrusted text of a rank: it is parsed, bounded and shown, never evaluated, and a malformed one yields a note for the
-report instead of an exception (torchrun's agent raises). The agent reads the bytes and calls ``parse``.
+report instead of an exception (torchrun's agent raises). ``parse`` is pure; the agent calls ``read``.
 """
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import cast
 
 from .evidence import ErrorFile
@@ -20,7 +21,7 @@ def parse(raw: bytes, path: str = "") -> tuple[ErrorFile | None, str]:
     """Return the error and '', or None and why the file could not be used. Never raises."""
     where = f"error file {path}" if path else "error file"
     if len(raw) > MAX_BYTES:
-        return None, f"{where}: {len(raw)} bytes, more than {MAX_BYTES}: not read"
+        return None, f"{where}: more than {MAX_BYTES} bytes: not read"
     try:
         body: object = json.loads(raw)
     except (ValueError, RecursionError):
@@ -42,6 +43,19 @@ def parse(raw: bytes, path: str = "") -> tuple[ErrorFile | None, str]:
     trace = extra.get("py_callstack")
     stamp = _stamp(extra.get("timestamp"))
     return ErrorFile(_bounded(text), _bounded(trace) if isinstance(trace, str) else "", stamp, path), ""
+
+
+def read(path: Path) -> ErrorFile | None:
+    """Return the error in the file, its note as message when it is malformed, None when there is no file. Blocks."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return ErrorFile(f"error file {path}: {error.strerror}", path=str(path))
+    error_file, note = parse(raw, str(path))
+    return error_file or ErrorFile(note, path=str(path))
 
 
 def _bounded(text: str) -> str:

@@ -8,6 +8,7 @@ belongs in a map given by the user, not here.
 from __future__ import annotations
 
 import errno
+import os
 import signal
 
 _BY_STATUS = {
@@ -87,3 +88,8 @@ def words(status: int) -> str:
         return f"exit status {status}"
     name = signal_name(status)
     return f"signal {-status} ({name})" if name else f"signal {-status}"
+
+
+def errno_words(number: int) -> str:
+    """Return an errno in words: 'No such file or directory'."""
+    return os.strerror(number)

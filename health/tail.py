@@ -1,8 +1,8 @@
 """The last lines of a rank's output, made from bytes: pure, bounded, and readable whatever was written.
 
-The agent calls ``tail`` on the last bytes of a log; the matcher calls ``clean`` on lines from anywhere. Colour codes
-go, bytes that are not UTF-8 become U+FFFD, and of a progress bar redrawn with carriage returns only the last drawing
-stays (with anything that is no drawing at all: errors get glued to bars).
+The agent calls ``last_lines`` on the last bytes of a log; the matcher calls ``clean`` on lines from anywhere. Colour
+codes go, bytes that are not UTF-8 become U+FFFD, and of a progress bar redrawn with carriage returns only the last
+drawing stays (with anything that is no drawing at all: errors get glued to bars).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ MAX_LINE = 4096
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)?|[@-_]?)")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _BAR = re.compile(r"\d%|\d/\d|it/s|s/it|B/s")
+_TROUBLE = re.compile(r"Error|Exception|Traceback|FAILED|Killed|abort", re.IGNORECASE)
 
 
 def clean(line: str) -> str:
@@ -31,14 +32,13 @@ def split(text: str) -> list[str]:
     """Return the cleaned lines of a text, drawings of a progress bar reduced to the last."""
     lines: list[str] = []
     for raw in text.split("\n"):
-        parts = [part for part in raw.split("\r") if part.strip()]
-        lines += [clean(part) for i, part in enumerate(parts) if i == len(parts) - 1 or not _BAR.search(part[-512:])]
-        if not parts:
-            lines.append("")
+        parts = [part for part in raw.split("\r") if part.strip()] or [""]
+        lines += [clean(part) for part in parts[:-1] if not _drawing(part)]
+        lines.append(clean(parts[-1]))
     return lines
 
 
-def tail(data: bytes, lines: int = MAX_LINES) -> tuple[str, ...]:
+def last_lines(data: bytes, lines: int = MAX_LINES) -> tuple[str, ...]:
     """Return the last lines of ``data``, which may begin and end anywhere, even inside a character."""
     cut = len(data) > MAX_BYTES
     data = data[-MAX_BYTES:]
@@ -46,6 +46,12 @@ def tail(data: bytes, lines: int = MAX_LINES) -> tuple[str, ...]:
         data = data[data.find(b"\n") + 1 :]
     found = [line for line in split(data.decode("utf-8", "replace")) if line]
     return tuple(found[-lines:])
+
+
+def _drawing(part: str) -> bool:
+    """A bar that was drawn over: it says how far the work was, and no error is glued to it."""
+    end = part[-512:]
+    return bool(_BAR.search(end)) and not _TROUBLE.search(end)
 
 
 def _cut(line: str, limit: int) -> str:

@@ -10,7 +10,7 @@ import os
 import secrets
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..agent.spec import Backend, JobSpec, SpecError, StoreAccess
@@ -74,12 +74,16 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
             max_restarts=values.whole(given.origin("max-restarts"), _text(given, "max-restarts", "0"), 0),
             bound_restarts=restarts is not None or budget is None,
             retry_budget=() if budget is None else _budget(given.origin("retry-budget"), budget, parse_budget),
-            log_dir=_path(given, "log-dir", files.log_dir),
-            checkpoint_dir=_path(given, "checkpoint-dir", files.directory),
             resume_hook=_hook(given),
         )
     except SpecError as error:
         raise UsageError(str(error)) from None
+    # Directories are made when nothing else is left to refuse.
+    spec = replace(
+        spec,
+        log_dir=_log_dir(given, notes),
+        checkpoint_dir=_directory(given, "checkpoint-dir"),
+    )
     if not no_python:
         _say_interpreter(python, env, notes)
     return Built(spec, tuple(notes))
@@ -91,9 +95,18 @@ def _text(given: Given, name: str, default: str) -> str:
     return default if text is None else text
 
 
-def _path(given: Given, name: str, check: Callable[[str, str], Path]) -> Path | None:
+def _directory(given: Given, name: str) -> Path | None:
     text = given.text(name)
-    return None if text is None else check(given.origin(name), text)
+    return None if text is None else files.directory(given.origin(name), text)
+
+
+def _log_dir(given: Given, notes: list[str]) -> Path | None:
+    if given.text("log-dir") == os.devnull:  # torchrun's way to say that no files are wanted
+        notes.append(
+            f"{given.origin('log-dir')} {os.devnull}: what ranks write is always kept, here in a new directory"
+        )
+        return None
+    return _directory(given, "log-dir")
 
 
 def _hook(given: Given) -> str | None:
@@ -171,6 +184,8 @@ def _access(given: Given, conf: values.Conf) -> StoreAccess:
         key: files.readable(f"{key} in {origin}", conf.values[key]) if key in conf.values else None
         for key in ("cacert", "cert", "key", "password_file")
     }
+    if conf.values.get("protocol") == "https" and found["cacert"] is None:
+        raise UsageError(f"{origin} asks for https and has no cacert; give cacert=FILE, which turns TLS on")
     username = conf.values.get("username", "")
     if (found["cert"] is None) != (found["key"] is None):
         raise UsageError(f"{origin} has one of cert and key; give both, or neither")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
 import click
 
@@ -77,8 +78,19 @@ def _command() -> click.Command:
         help="Start a training script's ranks on this node, together with the other nodes; when a rank, a node or the "
         "network fails, say why, and start all of them again from a verified checkpoint.",
         epilog=_EPILOG,
-        callback=lambda **values: {k: v for k, v in values.items() if v not in (None, False, ())},
+        callback=_what_was_given,
     )
+
+
+def _what_was_given(**values: object) -> dict[str, str | bool]:
+    given: dict[str, str | bool] = {}
+    for dest, value in values.items():
+        if isinstance(value, tuple):
+            if value:
+                given[dest] = ",".join(cast("tuple[str, ...]", value))
+        elif isinstance(value, str) or value is True:
+            given[dest] = value
+    return given
 
 
 def run(argv: Sequence[str], environ: Mapping[str, str], start: Callable[[JobSpec], int]) -> int:
@@ -86,8 +98,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str], start: Callable[[JobSpe
     try:
         halves = split(argv)
         with _command().make_context("remuster", list(halves.options), max_content_width=110) as ctx:
-            line = ctx.command.invoke(ctx)
-        line = {dest: ",".join(v) if isinstance(v, tuple) else v for dest, v in line.items()}
+            line: dict[str, str | bool] = ctx.command.invoke(ctx)
         env = read(environ)
         from .build import build
 

@@ -36,14 +36,17 @@ def nproc(name: str, text: str, visible: str | None) -> int:
     return whole(name, word, 1)
 
 
-def gpus(visible: str | None, driver: Path = DRIVER) -> int:
+def gpus(visible: str | None) -> int:
     """Return how many GPUs ranks of this node can see."""
     if visible is not None:
         return _listed(visible)
     counted = _nvml()
-    if counted is not None:
-        return counted
-    return len(list(driver.iterdir())) if driver.is_dir() else 0
+    return by_driver() if counted is None else counted
+
+
+def by_driver(folder: Path = DRIVER) -> int:
+    """Return how many GPUs the driver shows; it has a folder for each."""
+    return len(list(folder.iterdir())) if folder.is_dir() else 0
 
 
 def _listed(visible: str) -> int:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, NoReturn
 from ..agent.keeper import run
 
 if TYPE_CHECKING:
-    from ..agent.keeper import Seat
+    from ..agent.seat import Seat
     from ..agent.spec import JobSpec
+
+DEFECT = 70  # exit code: neither the job's fault nor the command line's
 
 
 def main() -> NoReturn:
@@ -28,8 +30,15 @@ def body(seat: Seat) -> int:
     from . import cli
 
     def start(spec: JobSpec) -> int:
-        from ..agent.loop import run_agent
+        from ..agent.main import run_agent
 
         return run_agent(spec, seat)
 
-    return cli.run(sys.argv[1:], os.environ, start)
+    try:
+        return cli.run(sys.argv[1:], os.environ, start)
+    except Exception:
+        import traceback
+
+        traceback.print_exc()
+        print("remuster: this is a defect in remuster; please report it with the lines above", file=sys.stderr)
+        return DEFECT

@@ -1,4 +1,4 @@
-"""What a command line names on disk: it is there, it is of the right kind, and it may be used, or the command is refused.
+"""What a command line names on disk: it is there, of the right kind, and may be used, or the command is refused.
 
 Only looks, but for a directory that is asked for and absent, which is made. Called by `build`.
 """
@@ -6,12 +6,10 @@ Only looks, but for a directory that is asked for and absent, which is made. Cal
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 from pathlib import Path
 
 from .errors import UsageError
-from .values import is_function
 
 
 def here() -> str:
@@ -71,23 +69,16 @@ def directory(name: str, text: str) -> Path:
     return path
 
 
-def log_dir(name: str, text: str) -> Path:
-    """Return the directory for logs; /dev/null is torchrun's way to say that none are wanted."""
-    return Path(text) if text == os.devnull else directory(name, text)
-
-
 def hook(name: str, text: str) -> str:
     """Return a resume hook that can be called: ``module:function``, or a command whose program is there."""
-    if is_function(text):
-        return text
+    from ..agent.hook import Command, HookError, parse_hook  # it brings asyncio, which only a hook's user pays for here
+
     try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise UsageError(f"{name} is {text!r}: {str(error).lower()}; quote it as for a shell") from None
-    if not words:
-        raise UsageError(f"{name} is empty; give module:function or a command, or leave it out")
-    if shutil.which(words[0]) is None:
+        parsed = parse_hook(text)
+    except HookError as error:
+        raise UsageError(f"{name}: {error}") from None
+    if isinstance(parsed, Command) and shutil.which(parsed.argv[0]) is None:
         raise UsageError(
-            f"{name}: no program {words[0]!r} that can be run; write module:function, or a command that is there"
+            f"{name}: no program {parsed.argv[0]!r} that can be run; write module:function, or a command that is there"
         )
     return text

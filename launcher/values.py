@@ -14,14 +14,13 @@ from .errors import UsageError
 
 ETCD_PORT = 2379
 _HOST = re.compile(r"[A-Za-z0-9._-]+")
-_FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 _CONF_NAMES: dict[str, str] = {
     **{
         key: key
         for key in (
             "lease_ttl", "kill_bound", "last_call_timeout", "join_timeout", "launch_id", "prefix",
-            "cacert", "cert", "key", "username", "password_file",
+            "cacert", "cert", "key", "username", "password_file", "protocol",
         )
     },
     "ca_cert": "cacert",
@@ -134,8 +133,3 @@ def prefix(name: str, text: str) -> str:
     if not text.isprintable() or not text.strip("/"):
         raise UsageError(f"{name} is {text!r}; give a path such as /remuster/")
     return f"/{text.strip('/')}/"
-
-
-def is_function(hook: str) -> bool:
-    """Say whether a resume hook is ``module:function`` rather than a command."""
-    return _FUNCTION.fullmatch(hook) is not None

@@ -78,9 +78,7 @@ def _build() -> dict[str, Any]:
                 field.type = kinds.Type.Value(f"TYPE_{type_name.upper()}")
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
-    return {
-        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")) for name in _TABLE
-    }
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")) for name in _TABLE}
 
 
 _M = _build()

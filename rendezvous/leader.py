@@ -99,6 +99,7 @@ class Submit:
 class Stamps:
     """When this leader saw what, in seconds of its own clock; None when it was not leading then."""
 
+    forming: float | None = None
     formed: float | None = None
     started: float | None = None
     stopping: float | None = None
@@ -158,6 +159,7 @@ class Leader:
     view: Snapshot
     token: int = 0
     busy: int = -1  # the job revision that a write under way acted on; -1 = none
+    writing: Kind | None = None  # the row of that write
     phase: tuple[Phase, Round] | None = None
     since: float = 0.0  # when this phase was first seen
     enough_since: float | None = None  # when min nodes were first ready
@@ -169,8 +171,10 @@ class Leader:
 
 def resumed_bytes(resumed: Resumed) -> bytes:
     """Return the history entry of a round: where it resumed and what was refused, bounded."""
+    point = resumed.point
     refused = [list(pair) for pair in resumed.refused[:32]]
-    return json.dumps({"path": resumed.point.path, "step": resumed.point.step, "refused": refused}).encode()
+    entry = {"path": point.path, "step": point.step, "format": point.format, "verified": point.verified}
+    return json.dumps({**entry, "refused": refused}).encode()
 
 
 def step(s: Leader, event: Event) -> tuple[Leader, tuple[Action, ...]]:
@@ -184,10 +188,10 @@ def step(s: Leader, event: Event) -> tuple[Leader, tuple[Action, ...]]:
             s = replace(s, concluded=event, asked=None if s.asked == ("judge", n) else s.asked)
         case Resumed(round=n):
             s = replace(s, resumed=event, asked=None if s.asked == ("resume", n) else s.asked)
-        case Wrote(result=result):
+        case Wrote(kind=kind, result=result):
             # Applied, or refused because the world has moved on: the watch will show it. Unknown: try again soon;
             # the guards make a second application impossible.
-            if result is None:
+            if result is None and kind is s.writing:
                 return replace(s, busy=-1), (Wake(event.at + AGAIN_S, "the store did not answer; trying again"),)
             return s, ()
         case Tick():
@@ -220,13 +224,19 @@ def _decide(s: Leader, at: float) -> tuple[Leader, tuple[Action, ...]]:
 
 
 def _stamp(stamps: Stamps, seen: Seen, at: float) -> Stamps:
-    if seen.job.phase is Phase.RUNNING:
-        return Stamps(formed=at)
-    return replace(stamps, stopping=at) if seen.job.phase is Phase.STOPPING else stamps
+    match seen.job.phase:
+        case Phase.FORMING:
+            return Stamps(forming=at)
+        case Phase.RUNNING:
+            return Stamps(forming=stamps.forming, formed=at)
+        case Phase.STOPPING:
+            return replace(stamps, stopping=at)
+        case _:
+            return stamps
 
 
 def _submit(s: Leader, seen: Seen, write: Write) -> tuple[Leader, tuple[Action, ...]]:
-    return replace(s, busy=seen.mod), (Submit(write),)
+    return replace(s, busy=seen.mod, writing=write.kind), (Submit(write),)
 
 
 def _absent(s: Leader, roster: Roster) -> tuple[NodeId, ...]:

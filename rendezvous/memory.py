@@ -85,7 +85,9 @@ class MemoryStore:
     async def watch(self, key: str, end: str | None, from_revision: int) -> AsyncGenerator[WatchBatch, None]:
         """Yield every event of [key, end) from ``from_revision`` on; Compacted when that is no longer kept."""
         if from_revision <= 0:
-            raise ValueError(f"watch of {key!r} from revision {from_revision}: read the range first, watch from its + 1")
+            raise ValueError(
+                f"watch of {key!r} from revision {from_revision}: read the range first, watch from its + 1"
+            )
         at = from_revision
         while not self._closed:
             oldest = self._tree.revision + 1 - len(self._log)

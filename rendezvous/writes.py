@@ -96,7 +96,8 @@ def stop(keys: Keys, own: Own, seen: Seen, cause: Cause, evidence: bytes) -> Wri
     """R(n) → S(n) by a member, its evidence in the same transaction."""
     n = seen.job.round
     new = replace(seen.job, phase=Phase.STOPPING, cause=cause, resume=None)
-    then = (Put(keys.job, encode(new)), Put(keys.report("evidence", n, own.node, own.inc), evidence))
+    words = Put(keys.report("evidence", n, own.node, own.inc), evidence)
+    then = (Put(keys.job, encode(new)), words, Get(keys.job))
     why = f"round {n} is over: {cause.kind} on {cause.node}"
     return Write(Kind.STOP, Txn((_mine(keys, own), _unchanged(keys, seen)), then, (Get(keys.job),)), n, why)
 
@@ -110,7 +111,8 @@ def report(keys: Keys, own: Own, kind: Kind, n: Round, value: bytes) -> Write:
 def master(keys: Keys, own: Own, seen: Seen, address: str) -> Write:
     """Publish the master address of R(n): by its rank-0 node, after the close; ranks start on it."""
     new = replace(seen.job, master=address)
-    txn = Txn((_mine(keys, own), _unchanged(keys, seen)), (Put(keys.job, encode(new)),), (Get(keys.job),))
+    get = Get(keys.job)
+    txn = Txn((_mine(keys, own), _unchanged(keys, seen)), (Put(keys.job, encode(new)), get), (get,))
     return Write(Kind.MASTER, txn, seen.job.round, f"round {seen.job.round} meets at {address}")
 
 

@@ -13,11 +13,12 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from remuster.rendezvous.etcd_config import Endpoint
 
 
 def find_etcd() -> str | None:
@@ -50,6 +51,7 @@ class EtcdServer:
         name: str = "one",
         cluster: str = "",
         scheme: str = "http",
+        durable: bool = True,  # without: faster, but a kill may lose what was acknowledged
         extra: tuple[str, ...] = (),
     ) -> None:
         binary = find_etcd()
@@ -66,15 +68,24 @@ class EtcdServer:
             *("--listen-client-urls", self.url, "--advertise-client-urls", self.url),
             *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
             *("--initial-cluster", cluster or f"{name}={peer}"),
-            *("--heartbeat-interval", "20", "--election-timeout", "100", "--unsafe-no-fsync", *extra),
+            *("--heartbeat-interval", "20", "--election-timeout", "100"),
+            *(() if durable else ("--unsafe-no-fsync",)),
+            *extra,
         ]
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where the product's client reaches it."""
+        return Endpoint("127.0.0.1", self.port)
 
     def spawn(self) -> None:
         """Start the process without waiting for it."""
         assert self._process is None, "already started"
         with (self.directory / "log").open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env={**os.environ, "GOMAXPROCS": "2"})
+            self._process = subprocess.Popen(
+                self._command, stdout=log, stderr=log, env={**os.environ, "GOMAXPROCS": "2"}
+            )
 
     def start(self) -> None:
         """Start it and wait until it answers a linearizable read."""
@@ -84,15 +95,18 @@ class EtcdServer:
     def wait_ready(self, timeout_s: float = 20.0) -> None:
         """Wait until it answers a linearizable read."""
         end = time.monotonic() + timeout_s
-        while True:
-            try:
-                self.post("kv/range", {"key": "AA=="}, timeout_s=1.0)
-                return
-            except (OSError, urllib.error.URLError) as error:
-                process = self._process
-                assert process is not None and process.poll() is None, f"etcd ended: {self._log()}"
-                assert time.monotonic() < end, f"etcd not ready after {timeout_s} s ({error}): {self._log()}"
-                time.sleep(0.02)
+        while not self._answers():
+            assert self._process is not None
+            assert self._process.poll() is None, f"etcd ended: {self._log()}"
+            assert time.monotonic() < end, f"etcd not ready after {timeout_s} s: {self._log()}"
+            time.sleep(0.02)
+
+    def _answers(self) -> bool:
+        try:
+            self.post("kv/range", {"key": "AA=="}, timeout_s=1.0)
+        except OSError:
+            return False
+        return True
 
     def post(self, path: str, body: Mapping[str, Any], timeout_s: float = 5.0) -> dict[str, Any]:
         """Call etcd's JSON gateway: for what the product's client does not do (compaction, users)."""
@@ -118,9 +132,10 @@ class EtcdServer:
         self.start()
 
     def stop(self) -> None:
-        """SIGSTOP: the kernel goes on acknowledging its TCP data."""
+        """SIGSTOP, and wait until it stands: the kernel goes on acknowledging its TCP data."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)
 
     def cont(self) -> None:
         """SIGCONT."""

@@ -5,8 +5,6 @@ the checkpoint: weights, AdamW's moments, the learning-rate schedule, each rank'
 sampler's position. ``check.py`` proves it. Start it with ``remuster``, torchrun, or with torchrun's variables by hand.
 """
 
-from __future__ import annotations
-
 import argparse
 import base64
 import hashlib
@@ -47,9 +45,25 @@ class Sampler:
 
 
 def network() -> torch.nn.Module:
-    return torch.nn.Sequential(
-        torch.nn.Linear(64, 96), torch.nn.ReLU(), torch.nn.Dropout(0.2), torch.nn.Linear(96, 10)
-    )
+    return torch.nn.Sequential(torch.nn.Linear(64, 96), torch.nn.ReLU(), torch.nn.Dropout(0.2), torch.nn.Linear(96, 10))
+
+
+def mean_in_rank_order(_: None, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """Average gradients by adding them rank by rank.
+
+    DDP lays its buckets out anew after the first step of a process, and a ring all-reduce adds an element's parts in
+    an order that depends on where it lies: with three or more ranks the first step after a resume would round
+    differently. Adding in rank order does not depend on the layout.
+    """
+    mine = bucket.buffer()
+    parts = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, mine)
+    total = parts[0]
+    for part in parts[1:]:
+        total += part
+    mean: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+    mean.set_result(total / len(parts))
+    return mean
 
 
 def rng_name(rank: int) -> str:
@@ -121,13 +135,14 @@ def main() -> None:
         if args.sabotage != "rng" and rng.exists():  # a rank that the old world did not have starts its own stream
             torch.set_rng_state(torch.load(rng, weights_only=True))
     ddp = DistributedDataParallel(model)
+    ddp.register_comm_hook(None, mean_in_rank_order)
 
     samples = args.out / "samples"
     samples.mkdir(parents=True, exist_ok=True)
     checkpoints = os.environ.get("REMUSTER_CHECKPOINT_DIR") or args.out / "checkpoints"
     with open(samples / f"attempt-{attempt}-rank-{rank}.jsonl", "a", buffering=1) as log:
         start = {"attempt": attempt, "round": round_, "rank": rank, "world_size": world}
-        log.write(json.dumps({**start, "resumed_from": None if point is None else done}) + "\n")
+        log.write(json.dumps({**start, "resume_step": None if point is None else point.step}) + "\n")
         while done < args.steps:
             due = time.monotonic() + args.step_ms / 1000
             ids = sampler.take(args.batch)[rank::world]

@@ -1,0 +1,66 @@
+# One command for each thing; needs Python 3.10 or newer, pip's registry, and no root but for the drills.
+.POSIX:
+
+PYTHON ?= python3
+PIP_OPTIONS = --quiet --disable-pip-version-check
+BIN = .venv/bin
+CHECKS = .venv-checks/bin
+
+.PHONY: help venv demo test drills soak bench check wheel clean
+
+help:
+	@echo 'make demo     a two-node job on this machine loses a rank and a node, and finishes'
+	@echo 'make test     all tests but drills and soak, under 10 minutes'
+	@echo 'make drills   the command on hosts in network namespaces (root)'
+	@echo 'make soak     the long tests'
+	@echo 'make bench    what a start costs'
+	@echo 'make check    format, lint, types, floors'
+	@echo 'make wheel    the wheel, in dist/'
+	@echo 'make venv     .venv with remuster, etcd, torch and the test tools (all of the above make it)'
+	@echo 'make clean    remove what the others made'
+	@echo 'PYTHON=/path/to/python3 chooses the interpreter of a new .venv'
+
+venv: .venv/stamp
+
+.venv/stamp: pyproject.toml setup.cfg requirements/test.txt requirements/train.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+		echo 'remuster needs Python 3.10 or newer, and $(PYTHON) is not; try: make PYTHON=/path/to/python3 venv' >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install $(PIP_OPTIONS) -e '.[etcd]' -r requirements/test.txt -r requirements/train.txt
+	@touch .venv/stamp
+
+.venv-checks/stamp: requirements/checks.txt
+	$(PYTHON) -m venv .venv-checks
+	$(CHECKS)/python -m pip install $(PIP_OPTIONS) -r requirements/checks.txt
+	@touch .venv-checks/stamp
+
+demo: .venv/stamp
+	$(BIN)/python examples/demo.py
+
+test: .venv/stamp
+	$(BIN)/pytest -m 'not drill and not soak'
+
+drills: .venv/stamp
+	@test "$$(id -u)" = 0 || { echo 'drills build network namespaces; run make drills as root' >&2; exit 1; }
+	$(BIN)/pytest -m drill
+
+soak: .venv/stamp
+	$(BIN)/pytest -m soak
+
+bench: .venv/stamp
+	@for program in bench/*.py; do $(BIN)/python "$$program" || exit 1; done
+
+check: .venv-checks/stamp
+	$(CHECKS)/ruff format --check .
+	$(CHECKS)/ruff check .
+	PYTHONPATH=. $(CHECKS)/mypy
+	$(CHECKS)/pyright --pythonpath $(CHECKS)/python
+	PYTHONPATH=. $(CHECKS)/lint-imports
+
+wheel: .venv/stamp
+	rm -rf build
+	$(BIN)/python -m build --wheel --no-isolation --quiet --outdir dist
+
+clean:
+	rm -rf .venv .venv-checks build dist *.egg-info demo-out
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,173 @@
+"""This node's ranks, as the loop deals with them: prepare a round's directories, start, stop, show, and describe.
+
+Carries the node machine's rank actions to the guardian and the guardian's words back as events. File work goes through
+the file thread; a hung log directory makes a start fail by itself and never holds up the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..health import errorfile, tail, wire
+from ..health.evidence import Fact, RankExit
+from ..rendezvous.records import Incarnation, Round
+from . import guardian_events as said
+from . import node_words as words
+from .attempts import attempt_directory
+from .files import FileThread
+from .guardian_link import GuardianLink, OrderTooLarge, RankOrder
+from .linux import boottime
+from .output import STDERR, STDOUT, Console, Source
+from .seat import Seat
+from .spec import JobSpec
+from .worker_env import RankPlace, rank_argv, rank_env
+
+COLLECT_S = 3.0  # for last lines and error files; then the facts go without them
+TAIL_BYTES = 64 * 1024
+TAIL_LINES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the ranks' files go and who shows them."""
+
+    run_dir: Path
+    files: FileThread
+    console: Console
+
+
+class Crew:
+    """One node's ranks. ``post`` takes the events of the node machine."""
+
+    def __init__(self, spec: JobSpec, seat: Seat, post: Callable[[words.Event], None], place: Place) -> None:
+        self._spec = spec
+        self._run_dir = place.run_dir
+        self._files = place.files
+        self.console = place.console
+        self._post = post
+        self._environ = seat.environ
+        self._dropped: set[Round] = set()  # rounds that were killed before their start had reached the guardian
+        self._directories: dict[int, Path] = {}  # of the present round, by local rank
+        self._preparing: asyncio.Task[None] | None = None
+        self.link = GuardianLink(seat, self._heard, answer_s=spec.kill_bound_s)
+        self._told_omp = False
+
+    # --- the node machine's actions -----------------------------------------------------------------------------------
+    def start(self, action: words.Start) -> None:
+        """Make the round's directories, then hand the ranks to the guardian."""
+        self._preparing = asyncio.ensure_future(self._start(action))
+
+    async def _start(self, action: words.Start) -> None:
+        n, slots = action.round, self._spec.nproc
+        try:
+            made = await self._files.run(self._make_directories, action.job.attempt, slots)
+        except (OSError, TimeoutError) as error:
+            reason = f"the log directory {self._run_dir} cannot be used: {error}; choose another --log-dir"
+            self._post(words.Refused(boottime(), n, reason))
+            return
+        if n in self._dropped:
+            return
+        self._directories = dict(enumerate(made))
+        self.console.follow(
+            Source(str(path / name), stream)
+            for path in made
+            for name, stream in (("stdout.log", STDOUT), ("stderr.log", STDERR))
+        )
+        orders = tuple(self._order(action, local) for local in range(slots))
+        try:
+            self.link.start(n, action.roster.members[action.index].inc, orders)
+        except OrderTooLarge as error:
+            self._post(words.Refused(boottime(), n, str(error)))
+
+    def _make_directories(self, attempt: int, slots: int) -> list[Path]:
+        return [attempt_directory(self._run_dir, attempt, local) for local in range(slots)]
+
+    def _order(self, action: words.Start, local: int) -> RankOrder:
+        place = RankPlace(action.job, action.roster, action.index, local)
+        directory = self._directories[local]
+        env = rank_env(self._spec, place, str(directory / "error.json"), self._environ)
+        if env.omp_defaulted and not self._told_omp:
+            self._told_omp = True
+            self.console.say("remuster: OMP_NUM_THREADS is set to 1 for each rank; set it yourself to change that\n")
+        changes: dict[str, str | None] = dict.fromkeys(env.unset)
+        changes.update(env.set)
+        return RankOrder(
+            local_rank=local,
+            argv=rank_argv(self._spec, local),
+            env=changes,
+            stdout=str(directory / "stdout.log"),
+            stderr=str(directory / "stderr.log"),
+            stdin="inherit" if self._spec.nproc == 1 else "null",
+        )
+
+    def terminate(self, action: words.Terminate) -> None:
+        self.link.terminate(action.round, action.signal)
+
+    def kill(self, action: words.Kill) -> None:
+        self._dropped.add(action.round)
+        self.link.kill(action.round)
+
+    def acknowledge(self, inc: Incarnation) -> None:
+        self.link.acknowledge_fence(inc)
+
+    async def collect(self, action: words.Collect) -> None:
+        """Add last lines and error files to what ended by itself, within a bound; answer with bytes for the store."""
+        facts = action.facts
+        try:
+            facts = await self._files.run(self._describe, action.facts, timeout_s=COLLECT_S)
+        except (OSError, TimeoutError) as error:
+            self.console.say(f"remuster: the ranks' last lines could not be read: {error}\n")
+        self._post(words.Collected(boottime(), action.round, wire.encode(facts)))
+
+    def _describe(self, facts: tuple[Fact, ...]) -> tuple[Fact, ...]:
+        return tuple(self._with_words(f) if isinstance(f, RankExit) and f.status != 0 else f for f in facts)
+
+    def _with_words(self, fact: RankExit) -> RankExit:
+        directory = self._directories.get(fact.local_rank)
+        if directory is None:
+            return fact
+        lines = _last_lines(directory / "stderr.log") or _last_lines(directory / "stdout.log")
+        return replace(fact, tail=lines, error=errorfile.read(directory / "error.json"))
+
+    # --- the guardian's words -----------------------------------------------------------------------------------------
+    def _heard(self, event: said.GuardianEvent) -> None:
+        match event:
+            case said.RanksStarted(round=n, at_s=at):
+                self._post(words.Started(at, Round(n)))
+            case said.StartRefused(round=n, reason=reason):
+                self._post(words.Refused(boottime(), Round(n), reason))
+            case said.StartFailed(round=n, local_rank=local, errno=errno, what=what):
+                self._post(words.StartFailed(boottime(), Round(n), local, errno, what))
+            case said.RankExited(round=n, local_rank=local, pid=pid, status=status, at_s=at):
+                self._post(words.Exited(at, Round(n), local, status, pid))
+            case said.RanksEmpty(round=n, survivors=survivors, at_s=at):
+                self._post(words.NothingLeft(at, Round(n), survivors))
+            case said.NodeFenced(inc=inc, round=n, survivors=survivors, at_s=at):
+                self._left_over(Round(n), survivors, at)
+                self._post(words.FencedHere(at, Round(n), Incarnation(inc)))
+            case said.GuardianGone(round=n, survivors=survivors, at_s=at):
+                self._left_over(Round(n), survivors, at)
+                self._post(words.GuardianLost(at, Round(n)))
+            case said.KeeperGone(at_s=at):
+                self._post(words.LeaveAsked(at, signal.SIGTERM))
+            case said.GuardianReady():
+                pass
+
+    def _left_over(self, n: Round, survivors: tuple[int, ...], at: float) -> None:
+        if survivors:
+            self._post(words.NothingLeft(at, n, survivors))
+
+
+def _last_lines(path: Path) -> tuple[str, ...]:
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - TAIL_BYTES))
+            return tail.last_lines(file.read(TAIL_BYTES), TAIL_LINES)
+    except FileNotFoundError:
+        return ()

@@ -1,0 +1,191 @@
+"""The process that the user, srun or systemd sees: it outlives the agent and leaves only when nothing is left.
+
+``run`` is called by the command's entry point while the interpreter is still young: the agent is forked off before
+anything heavy is imported, and the keeper stays small. It forwards signals, reaps orphans, and is the second fence:
+when the deadline on the shared page has passed and the guardian did not do its work, it kills the ranks itself.
+"""
+
+from __future__ import annotations
+
+import _socket
+import os
+import select
+import signal
+import sys
+
+from . import cgroup, proc
+from .linux import (
+    NEVER,
+    SI_KERNEL,
+    BootTimer,
+    become_subreaper,
+    boottime,
+    die_with_parent,
+    read_signals,
+    signal_file,
+)
+from .page import Page
+from .spawn import spawn_guardian
+from .sweep import kill_all, reap, sweep
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn
+
+    from .seat import Seat
+
+FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+SECOND_FENCE_S = 0.1  # after the guardian's
+PATIENCE_S = 30.0  # for what will not die
+UNKILLABLE = 75  # exit code: worth a requeue, on another node
+_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 4, 500  # between the rounds of a fence
+
+
+def run(body: Callable[[Seat], int], *, patience_s: float = PATIENCE_S) -> NoReturn:
+    """Run ``body`` in the agent, a child of this process, and exit with its code once nothing of it is left."""
+    _fill_standard_files()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    page = Page()
+    become_subreaper()
+    ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+    # A signal that was ignored for us (nohup, a shell's background job) stays ignored.
+    forwarded = [s for s in FORWARDED if signal.getsignal(s) is not signal.SIG_IGN]
+    signal.pthread_sigmask(signal.SIG_BLOCK, (*forwarded, signal.SIGCHLD))
+    keeper = os.getpid()
+    agent = os.fork()
+    if agent == 0:
+        ours.close()
+        _sit(body, page, theirs.detach(), keeper)
+    theirs.close()
+    os._exit(Keeper(agent, page, ours, forwarded).keep(patience_s))
+
+
+def _fill_standard_files() -> None:
+    """Open what is closed of 0, 1 and 2, or a socket of ours would be somebody's standard output."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(fd, True)
+    os.close(fd)
+    if sys.stdout is None:  # what Python makes of a closed one
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+
+
+def _sit(body: Callable[[Seat], int], page: Page, keeper_fd: int, keeper: int) -> NoReturn:
+    """Become the agent: the guardian is started first, it wakes up while the agent imports."""
+    die_with_parent(signal.SIGTERM)
+    if os.getppid() != keeper:
+        os._exit(128 + signal.SIGTERM)
+    environ = dict(os.environ)
+    guardian, guardian_fd = spawn_guardian(environ)
+    page.set_guardian(guardian)
+    become_subreaper()
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the body has handlers: an end without a traceback
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    from .seat import Seat
+
+    sys.exit(body(Seat(page, keeper, keeper_fd, environ, guardian, guardian_fd)))
+
+
+class Keeper:
+    """The keeper's side of the fork."""
+
+    def __init__(self, agent: int, page: Page, inbox: _socket.socket, forwarded: list[signal.Signals]) -> None:
+        self.agent = agent
+        self.page = page
+        self.inbox = inbox
+        self.forwarded = forwarded
+        self.status: int | None = None
+        self.held: list[int] = []  # the node's lock: nobody may have it before this process ends
+        self.signals = signal_file((*forwarded, signal.SIGCHLD))
+        self.timer = BootTimer()
+
+    def keep(self, patience_s: float) -> int:
+        """Watch over the agent until it has ended, sweep, and return the exit code."""
+        poll = select.poll()
+        for fd in (self.signals, self.timer.fd, self.inbox.fileno()):
+            poll.register(fd, select.POLLIN)
+        self.inbox.setblocking(False)
+        pause_ms = None
+        while self.status is None:
+            ready = {fd for fd, _ in poll.poll(pause_ms)}
+            if self.inbox.fileno() in ready and not self._listen():
+                poll.unregister(self.inbox.fileno())
+            if self.signals in ready:
+                self._forward()
+                reap(self._note_end)
+            if self.timer.fd in ready:
+                self.timer.clear()
+            fencing = self.status is None and self._fence()
+            pause_ms = min(2 * (pause_ms or _FIRST_PAUSE_MS), _LONGEST_PAUSE_MS) if fencing else None
+        left = self._sweep(patience_s)
+        if left:
+            names = ", ".join(f"{pid} ({proc.name(pid)}, state {proc.state(pid)})" for pid in left)
+            print(
+                f"remuster: {len(left)} process(es) did not die within {patience_s:g} s of SIGKILL: {names}. "
+                "They wait inside the kernel (a hung file system or GPU driver). Take this node out of service.",
+                file=sys.stderr,
+                flush=True,
+            )
+            return UNKILLABLE
+        code = os.waitstatus_to_exitcode(self.status)
+        return code if code >= 0 else 128 - code
+
+    def _note_end(self, pid: int, status: int) -> None:
+        if pid == self.agent:
+            self.status = status
+
+    def _listen(self) -> bool:
+        """Take the lock that the agent hands over, or its nudge to read the page; False when it has gone."""
+        while True:
+            try:
+                data, ancillary, _, _ = self.inbox.recvmsg(1, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
+            except BlockingIOError:
+                return True
+            except ConnectionError:
+                return False
+            self.held += [int.from_bytes(packed, sys.byteorder) for _, _, packed in ancillary]
+            if not data:
+                return False
+
+    def _forward(self) -> None:
+        for signum, code in read_signals(self.signals):
+            # A terminal sends Ctrl-C and Ctrl-\\ to its whole foreground group: the agent has its own already.
+            typed = code == SI_KERNEL and signum in (signal.SIGINT, signal.SIGQUIT)
+            if signum in self.forwarded and not typed:
+                os.kill(self.agent, signum)  # not reaped yet, so the pid is still its own
+
+    def _fence(self) -> bool:
+        """Arm the timer, or kill what the guardian has left alive after its deadline; True while there is something."""
+        at_s = self.page.deadline_s + SECOND_FENCE_S
+        if boottime() < at_s:
+            self.timer.arm(at_s)
+            return False
+        self.timer.arm(NEVER)
+        guardian = self.page.guardian
+        orphans = proc.foreign_children(self.agent, (guardian, *self.page.spared))
+        victims = [*orphans, *proc.below(guardian)] if guardian else orphans
+        for orphan in orphans:
+            victims += proc.below(orphan)
+        victims = [pid for pid in victims if proc.alive(pid)]
+        stuck = not guardian or not proc.alive(guardian) or proc.stopped(guardian)
+        for group in cgroup.of_guardian(self.page.last_guardian) if victims else ():
+            cgroup.kill(group)
+        if stuck and proc.stopped(self.agent):
+            victims += [guardian, self.agent] if guardian else [self.agent]  # nobody is left to carry on
+        elif guardian and proc.stopped(guardian):
+            victims.append(guardian)
+        kill_all(victims)
+        return bool(victims)
+
+    def _sweep(self, patience_s: float) -> tuple[int, ...]:
+        groups = cgroup.of_guardian(self.page.last_guardian)
+        for group in groups:
+            cgroup.kill(group)
+        left = sweep(patience_s, self._note_end)
+        for group in groups:
+            cgroup.remove(group)
+        return left

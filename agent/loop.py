@@ -1,0 +1,269 @@
+"""The agent: one asyncio loop that joins the node machine with store, guardian, files and console.
+
+Events go in one at a time; the machine's actions are carried out in order, those that take time as tasks whose answers
+are events again. Nothing is decided here. Made and run by ``agent/main.py``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+
+from ..rendezvous.errors import BadRecord, Compacted, OutcomeUnknown, PermanentError, StoreError, TransientError
+from ..rendezvous.leader import Limits
+from ..rendezvous.records import Incarnation, Job, Round, decode_roster
+from ..rendezvous.store import Get, KeyValue, Store, Txn, TxnResult
+from ..rendezvous.writes import Own, Write
+from . import node
+from . import node_words as words
+from .alarms import Alarm
+from .crew import Crew
+from .leading import Counsel, Leading
+from .lease import Lease, Timing
+from .linux import boottime
+from .node_state import NodeState, Ranks, Settings
+from .node_take import AGAIN_S
+from .ports import AddressError, reserve_port
+
+REFUSED = 69
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the loop joins, made by ``main``."""
+
+    store: Store
+    timing: Timing
+    limits: Limits
+    counsel: Counsel
+    say: Callable[[str], None]  # one line for people
+    job_seen: Callable[[Job], None]  # each job record once, in order
+
+
+class Agent:
+    """One agent's loop, from its first join to its last word."""
+
+    def __init__(self, settings: Settings, around: Surroundings, crew: Callable[[Callable[[words.Event], None]], Crew]):
+        self._settings = settings
+        self._around = around
+        self._store = around.store
+        self._keys = settings.keys
+        self.crew = crew(self.post)
+        self._lease = Lease(around.store, around.timing, self._renewed)
+        self._state: NodeState | None = None
+        self._events: deque[words.Event] = deque()
+        self._taking = False
+        self._alarm = Alarm(lambda: self.post(words.Tick(boottime())))
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._watching: list[asyncio.Task[None]] = []
+        self._leading: asyncio.Task[None] | None = None
+        self._exit: asyncio.Future[words.Exit] = asyncio.get_running_loop().create_future()
+        self._shown = 0  # revision of the job record last shown
+
+    async def run(self) -> words.Exit:
+        """Join, serve rounds, and return how this agent ends; its lease is revoked if the machine said so."""
+        self._state, actions = node.begin(self._settings, boottime())
+        for action in actions:
+            self._do(action)
+        try:
+            end = await self._exit
+        finally:
+            self._alarm.stop()
+            await self._stop_tasks([*self._watching, *self._tasks, *([self._leading] if self._leading else [])])
+        inc = self._lease.inc
+        self._lease.stop()
+        if end.revoke and inc:
+            try:
+                await self._store.revoke(inc)
+            except StoreError as error:
+                self._around.say(f"the lease could not be revoked and will expire by itself: {error}")
+        return end
+
+    def post(self, event: words.Event) -> None:
+        """Take an event; those that come while one is being taken wait for their turn."""
+        self._events.append(event)
+        if self._taking or self._state is None:
+            return
+        self._taking = True
+        try:
+            while self._events and not self._exit.done():
+                self._state, actions = node.step(self._state, self._events.popleft())
+                seen = self._state.job
+                if seen is not None and seen.mod != self._shown:
+                    self._shown = seen.mod
+                    self._around.job_seen(seen.job)
+                for action in actions:
+                    self._do(action)
+        except BadRecord as error:
+            self._fail(REFUSED, f"the store holds something that this version cannot read: {error}")
+        finally:
+            self._taking = False
+
+    def forward(self, signum: int) -> None:
+        """Pass a signal of the user's on to the ranks of the round that is running here."""
+        if self._state is not None and self._state.ranks is Ranks.LIVE:
+            self.crew.link.terminate(self._state.round, signum)
+
+    # --- actions ------------------------------------------------------------------------------------------------------
+    def _do(self, action: words.Action) -> None:
+        match action:
+            case words.Grant():
+                self._spawn(self._grant())
+            case words.Reread():
+                self._spawn(self._reread())
+            case words.Watch(revision=revision):
+                self._watch(revision)
+            case words.Submit(write=write):
+                self._spawn(self._submit(write))
+            case words.RevokeOld(inc=inc, reason=reason):
+                self._around.say(f"revoking the old lease {inc:x}: {reason}")
+                self._spawn(self._revoke(inc))
+            case words.ReadRoster(round=n):
+                self._spawn(self._read_roster(n))
+            case words.ReservePort(round=n):
+                self._reserve_port(n)
+            case words.Start():
+                self.crew.start(action)
+            case words.Terminate():
+                self.crew.terminate(action)
+            case words.Kill():
+                self.crew.kill(action)
+            case words.AcknowledgeFence(inc=inc):
+                self.crew.acknowledge(inc)
+            case words.Collect():
+                self._spawn(self.crew.collect(action))
+            case words.Lead(token=token):
+                self._lead(token)
+            case words.Wake(at=at):
+                self._alarm.set(at)
+            case words.Exit():
+                if not self._exit.done():
+                    self._exit.set_result(action)
+
+    async def _grant(self) -> None:
+        try:
+            inc = await self._lease.grant(self._lost)
+        except TransientError as error:
+            self._around.say(f"no lease from the store: {error}")
+            inc = Incarnation(0)
+        self.post(words.Granted(boottime(), inc))
+
+    def _renewed(self, inc: Incarnation, deadline_s: float) -> None:
+        self.crew.link.lease(inc, deadline_s)
+
+    def _lost(self, inc: Incarnation) -> None:
+        if self._state is None or self._state.inc != inc:
+            return
+        self._around.say(f"the lease {inc:x} is gone: this node was cut off; its ranks are stopped and it joins again")
+        if self._leading is not None:
+            self._leading.cancel()
+        for task in self._watching:
+            task.cancel()
+        self.post(words.LeaseLost(boottime()))
+
+    async def _reread(self) -> None:
+        keys = self._keys
+        gets = (Get(keys.job), Get(keys.node(self._settings.node)), Get(keys.leader))
+        try:
+            result = await self._store.txn(Txn((), gets))
+        except TransientError:
+            self.post(words.Rereading(boottime(), False))
+            return
+        job, me, leader = (r.one() for r in result.ranges)
+        self.post(words.Rereading(boottime(), True, result.revision, job, me, leader))
+
+    async def _submit(self, write: Write) -> None:
+        assert self._state is not None
+        inc = self._state.inc
+        result: TxnResult | None = None
+        try:
+            result = await self._store.txn(write.txn)
+        except OutcomeUnknown as error:
+            self._around.say(f"no answer to a write ({write.reason}): {error}; reading what became of it")
+        except TransientError as error:
+            self._around.say(f"a write did not reach the store ({write.reason}): {error}; trying again")
+        self.post(words.Wrote(boottime(), write.kind, write.round, inc, result))
+
+    async def _revoke(self, inc: Incarnation) -> None:
+        try:
+            await self._store.revoke(inc)
+        except TransientError as error:
+            self._around.say(f"the old lease {inc:x} was not revoked: {error}; trying again")
+
+    async def _read_roster(self, n: Round) -> None:
+        try:
+            found = (await self._store.range(self._keys.roster(n))).one()
+        except TransientError:
+            self.post(words.RosterRead(boottime(), n, None, found=False))
+            return
+        self.post(words.RosterRead(boottime(), n, decode_roster(found.value) if found else None))
+
+    def _reserve_port(self, n: Round) -> None:
+        address = self._settings.record.address
+        try:
+            port = reserve_port(address)
+        except AddressError as error:
+            self.post(words.PortFailed(boottime(), n, str(error)))
+            return
+        where = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+        self.post(words.PortReserved(boottime(), n, where))
+
+    # --- watches and leading ------------------------------------------------------------------------------------------
+    def _watch(self, revision: int) -> None:
+        for task in self._watching:
+            task.cancel()
+        self._watching = [
+            asyncio.ensure_future(self._guarded(self._follow(self._keys.job, revision, words.JobSeen))),
+            asyncio.ensure_future(self._guarded(self._follow(self._keys.leader, revision, words.LeaderSeen))),
+        ]
+
+    async def _follow(
+        self, key: str, revision: int, seen: Callable[[float, KeyValue | None], words.JobSeen | words.LeaderSeen]
+    ) -> None:
+        while True:
+            try:
+                async for batch in self._store.watch(key, None, revision):
+                    for event in batch.events:
+                        revision = event.revision + 1
+                        self.post(seen(boottime(), event.kv))
+            except Compacted:
+                found = await self._store.range(key)
+                revision = found.revision + 1
+                self.post(seen(boottime(), found.one()))
+            except TransientError:
+                await asyncio.sleep(AGAIN_S)
+
+    def _lead(self, token: int) -> None:
+        assert self._state is not None
+        own = Own(self._state.own.node, self._state.inc)
+        leading = Leading(self._store, self._keys, own, self._around.limits, self._around.counsel)
+        if self._leading is not None:
+            self._leading.cancel()
+        self._leading = asyncio.ensure_future(self._guarded(leading.run(token)))
+
+    # --- tasks --------------------------------------------------------------------------------------------------------
+    def _spawn(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.ensure_future(self._guarded(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guarded(self, work: Coroutine[object, object, None]) -> None:
+        """Turn what a task cannot handle into the end of the agent, in words; a defect keeps its traceback."""
+        try:
+            await work
+        except (BadRecord, PermanentError) as error:
+            self._fail(REFUSED, f"the store refuses: {error}")
+        except Exception as error:
+            if not self._exit.done():
+                self._exit.set_exception(error)
+
+    def _fail(self, code: int, sentence: str) -> None:
+        if not self._exit.done():
+            self._exit.set_result(words.Exit(code, sentence, True))
+
+    async def _stop_tasks(self, tasks: list[asyncio.Task[None]]) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

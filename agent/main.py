@@ -1,0 +1,205 @@
+"""Builds one node's agent from a ``JobSpec`` and runs it to the exit code: the composition root.
+
+Called by the launcher in the agent's process, below the keeper, with the guardian already there. gRPC is imported only
+when the store is an etcd.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from ..rendezvous.keys import Keys
+from ..rendezvous.leader import Limits
+from ..rendezvous.records import Incarnation, Job, Node, NodeId, Phase, Round
+from ..rendezvous.store import Store
+from . import node_words as words
+from .attempts import RunDirectoryError, run_directory, write_record
+from .chronicle import Chronicle
+from .counsel import Bench
+from .crew import Crew, Place
+from .files import FileThread
+from .identity import Machine, this_machine, this_process
+from .leading import Counsel
+from .lease import Timing
+from .linux import boottime
+from .logs import EventFile, Logger, configure
+from .loop import Agent, Surroundings
+from .node_lock import NodeBusy, NodeLock, NodeLockError
+from .node_state import Settings
+from .output import Console
+from .ports import AddressError, reachable_address
+from .seat import Seat
+from .spec import Backend, JobSpec
+from .strays import sweep_strays
+
+LEAVE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+FORWARD = (signal.SIGUSR1, signal.SIGUSR2)
+USAGE, REFUSED, UNHEALTHY = 2, 69, 75
+NAMES = 64  # agents of one run on one host without --local-addr, told apart by a number
+SLACK_S = 2.0  # after a TTL, for the store to say that a lease has expired
+
+
+def run_agent(spec: JobSpec, seat: Seat) -> int:
+    """Serve the job on this node until it ends; return the exit code of the command."""
+    return asyncio.run(_Host(spec, seat).serve())
+
+
+class _Host:
+    """What one agent is built from; owns files, console and store."""
+
+    def __init__(self, spec: JobSpec, seat: Seat) -> None:
+        self._spec = spec
+        self._seat = seat
+        self._files = FileThread()
+        self._records = FileThread("records")
+        self._console = Console()
+
+    async def serve(self) -> int:
+        """Prepare the node, run the agent, and leave nothing behind."""
+        try:
+            return await self._serve()
+        finally:
+            await self._console.drain()
+            self._console.close()
+            self._files.close()
+            self._records.close()
+
+    async def _serve(self) -> int:
+        spec, machine = self._spec, this_machine()
+        try:
+            run_dir = await self._files.run(run_directory, spec.log_dir, spec.run_id)
+            address = _address(spec)
+            node, tag, lock = await _take_name(spec, machine)
+        except (RunDirectoryError, TimeoutError) as error:
+            return self._complain(str(error), USAGE)
+        except AddressError as error:
+            return self._complain(str(error), REFUSED)
+        except NodeLockError as error:
+            return self._complain(str(error), UNHEALTHY)
+        try:
+            return await self._on_node(run_dir, address, node, (tag, lock), machine)
+        finally:
+            os.close(lock)
+
+    async def _on_node(self, run_dir: Path, address: str, node: NodeId, lock: tuple[str, int], machine: Machine) -> int:
+        spec = self._spec
+        events = EventFile(run_dir / "events.jsonl", self._records)
+        log = configure(self._console.say, events.keep, os.environ.get("LOGLEVEL", ""))
+        strays = sweep_strays(spec.run_id, node, self._seat.keeper)
+        if strays.killed:
+            log.warning("killed what an earlier start had left", pids=list(strays.killed))
+        if strays.survivors:
+            return self._complain(f"processes {strays.survivors} of an earlier start do not die; reboot", UNHEALTHY)
+        store, keys = _store(spec), Keys(spec.run_id, spec.prefix)
+        log.info("start", run_id=spec.run_id, node=node, address=address, run_dir=str(run_dir))
+
+        def keep(record: dict[str, object]) -> None:
+            attempt = record.get("attempt")
+            number = attempt if isinstance(attempt, int) else 0
+            write_record(run_dir / "attempts", number, record)
+
+        chronicle = Chronicle(store, keys, self._records, keep, log.info)
+        agent = self._agent(store, _settings(spec, keys, node, machine, address), chronicle, log, run_dir)
+        agent.crew.link.hold(*lock)
+        _listen(agent)
+        try:
+            end = await agent.run()
+        finally:
+            survivors = await agent.crew.link.stop()
+            await store.close()
+        await self._console.drain()
+        await chronicle.settle()
+        if end.code and chronicle.report:
+            self._console.say(chronicle.report)
+        log.info("exit", code=end.code, why=end.sentence)
+        if survivors:
+            return self._complain(f"processes {survivors} do not die from SIGKILL; reboot this node", UNHEALTHY)
+        return end.code
+
+    def _agent(self, store: Store, settings: Settings, chronicle: Chronicle, log: Logger, run_dir: Path) -> Agent:
+        spec = self._spec
+        place = Place(run_dir, self._files, self._console)
+        crews: list[Crew] = []
+
+        def crew(post: Callable[[words.Event], None]) -> Crew:
+            crews.append(Crew(spec, self._seat, post, place))
+            return crews[0]
+
+        bench = Bench(spec, self._files, lambda pids: crews[0].link.spare(pids), log.info)
+        alone = spec.backend is Backend.MEMORY
+        around = Surroundings(
+            store,
+            Timing(spec.lease_ttl_s, spec.kill_bound_s, forever=alone),
+            Limits(spec.last_call_timeout_s, spec.join_timeout_s, spec.lease_ttl_s + SLACK_S),
+            Counsel(bench.judge, bench.resume, log.info),
+            log.info,
+            chronicle.job_seen,
+        )
+        return Agent(settings, around, crew)
+
+    def _complain(self, sentence: str, code: int) -> int:
+        self._console.say(f"remuster: {sentence}\n")
+        return code
+
+
+def _listen(agent: Agent) -> None:
+    loop = asyncio.get_running_loop()
+    for number in LEAVE:
+        loop.add_signal_handler(number, lambda n=number: agent.post(words.LeaveAsked(boottime(), n)))
+    for number in FORWARD:
+        loop.add_signal_handler(number, lambda n=number: agent.forward(n))
+
+
+def _address(spec: JobSpec) -> str:
+    if spec.backend is Backend.MEMORY:
+        return spec.local_addr or "127.0.0.1"
+    host, port = spec.endpoints[0]
+    return reachable_address(host, port, spec.local_addr)
+
+
+async def _take_name(spec: JobSpec, machine: Machine) -> tuple[NodeId, str, int]:
+    """Return a node name that no live agent of this run holds on this machine, and its lock."""
+    base = spec.local_addr or machine.host
+    for i in range(1, NAMES + 1):
+        node = NodeId(base if i == 1 else f"{base}#{i}")
+        lock = NodeLock(spec.run_id, node)
+        try:
+            return node, lock.tag, await lock.acquire()
+        except NodeBusy:
+            if spec.local_addr is not None or i == NAMES:
+                raise
+    raise AssertionError("unreachable")
+
+
+def _settings(spec: JobSpec, keys: Keys, node: NodeId, machine: Machine, address: str) -> Settings:
+    pid, start = this_process()
+    return Settings(
+        keys,
+        node,
+        Node(Incarnation(0), machine.name, machine.boot, address, spec.nproc, Round(0), pid, start),
+        Job(Phase.FORMING, Round(1), spec.min_nodes, spec.max_nodes, spec.launch_id),
+        spec.fresh,
+        spec.grace_s,
+        spec.join_timeout_s,
+    )
+
+
+def _store(spec: JobSpec) -> Store:
+    if spec.backend is Backend.MEMORY:
+        from ..rendezvous.memory import MemoryStore
+
+        return MemoryStore(never_expire=True)
+    from ..rendezvous.etcd import EtcdStore
+    from ..rendezvous.etcd_config import Endpoint, EtcdConfig, Tls
+
+    access = spec.store
+    tls = None
+    if access.cacert or access.cert:
+        tls = Tls(*(None if path is None else str(path) for path in (access.cacert, access.cert, access.key)))
+    password = access.password_file.read_text(encoding="utf-8").rstrip("\n") if access.password_file else ""
+    endpoints = tuple(Endpoint(host, port) for host, port in spec.endpoints)
+    return EtcdStore(EtcdConfig(endpoints, tls, access.username, password))

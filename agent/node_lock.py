@@ -1,0 +1,105 @@
+"""One agent per run and node: a lock that outlives its agent until the last rank below it has been reaped.
+
+The agent takes it before it joins and hands it to its guardian and its keeper (``GuardianLink.hold``); the kernel
+lets go of it when the last of the three has closed it. So a new agent that has it knows that no older one runs ranks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import hashlib
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import proc
+from .linux import boottime
+
+_LOOK_EVERY_S = 0.02  # flock has no event to wait for; only while an old guardian finishes
+
+
+class NodeLockError(Exception):
+    """The lock could not be had; the message says why and what to do."""
+
+
+class NodeBusy(NodeLockError):
+    """Another live agent of this run is on this node."""
+
+
+class NodeNotEmpty(NodeLockError):
+    """The agent that had the lock is dead, but ranks of it did not die in time."""
+
+
+class LockFolderUnsafe(NodeLockError):
+    """The folder for locks belongs to somebody else, or others may write to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLock:
+    """The lock of one run on one node; names any run and node, whatever characters they hold."""
+
+    run_id: str
+    node: str
+
+    @property
+    def tag(self) -> str:
+        """Name run and node in letters that suit file and cgroup names."""
+        return hashlib.sha256(f"{self.run_id}\0{self.node}".encode()).hexdigest()[:16]
+
+    async def acquire(self, bound_s: float = 40.0) -> int:
+        """Return the lock's file; waits while an old guardian finishes. NodeLockError says why it cannot be had."""
+        path = lock_folder() / f"{self.tag}.lock"
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            await self._wait(fd, path, boottime() + bound_s)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+    async def _wait(self, fd: int, path: Path, end_s: float) -> None:
+        while not _try_lock(fd):
+            holder = os.pread(fd, 100, 0).decode("ascii", "replace").split()
+            if len(holder) == 2 and holder[0].isdigit():
+                pid = int(holder[0])
+                if proc.alive(pid) and proc.start_ticks(pid) == holder[1]:
+                    raise NodeBusy(
+                        f"another agent (pid {pid}) of run {self.run_id!r} is on this node as {self.node!r}. "
+                        "Wait for it, stop it, or give this one another node name."
+                    )
+            if boottime() >= end_s:
+                raise NodeNotEmpty(
+                    f"ranks of an earlier agent of run {self.run_id!r} are still alive on this node as {self.node!r}: "
+                    f"the lock {path} is held. `fuser -v {path}` names the holder; if its ranks are in state D, take "
+                    "this node out of service."
+                )
+            await asyncio.sleep(_LOOK_EVERY_S)
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()} {proc.start_ticks(os.getpid())}\n".encode(), 0)
+
+
+def _try_lock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def lock_folder() -> Path:
+    """Make, check and return the folder of this user's locks: $XDG_RUNTIME_DIR/remuster, else /tmp/remuster-<uid>."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    inside = bool(runtime) and os.path.isdir(runtime) and os.access(runtime, os.W_OK)
+    folder = Path(runtime, "remuster") if inside else Path("/tmp", f"remuster-{os.getuid()}")  # noqa: S108  (checked)
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        found = folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+            raise LockFolderUnsafe(
+                f"{folder} must be a folder of user {os.getuid()} with mode 0700; it is mode "
+                f"{stat.filemode(found.st_mode)} of user {found.st_uid}. Remove it, or set XDG_RUNTIME_DIR."
+            ) from None
+    return folder

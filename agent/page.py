@@ -1,0 +1,63 @@
+"""One page of memory that keeper and agent share: what the keeper must know when the agent can no longer speak.
+
+The agent writes it, the keeper reads it when its timer fires: no messages, no polling. Each value is one aligned store,
+so a reader never sees half of it, even when the writer was killed in the middle.
+"""
+
+from __future__ import annotations
+
+import mmap
+
+from .linux import NEVER
+
+MAX_SPARED = 64
+_BYTES = 4096
+_GUARDIAN, _LAST, _COUNT, _SPARED = 4, 5, 6, 7  # indices of 32-bit words; words 0 and 1 are the deadline
+
+
+class Page:
+    """The fence's deadline, the guardian's pid, and the children that the agent leads itself. Inherited by fork."""
+
+    __slots__ = ("_times", "_words")
+
+    def __init__(self) -> None:
+        whole = memoryview(mmap.mmap(-1, _BYTES))
+        self._times = whole.cast("d")
+        self._words = whole.cast("i")
+        self._times[0] = NEVER
+
+    @property
+    def deadline_s(self) -> float:
+        return self._times[0]
+
+    @property
+    def guardian(self) -> int:
+        """The present guardian's pid, 0 before the first and while a dead one is being cleared away."""
+        return self._words[_GUARDIAN]
+
+    @property
+    def last_guardian(self) -> int:
+        """The pid that the newest guardian has or had: its cgroup is named after it."""
+        return self._words[_LAST]
+
+    @property
+    def spared(self) -> tuple[int, ...]:
+        return tuple(self._words[_SPARED : _SPARED + self._words[_COUNT]])
+
+    def set(self, deadline_s: float) -> None:
+        """Move the second fence to ``deadline_s``."""
+        self._times[0] = deadline_s
+
+    def set_guardian(self, pid: int) -> None:
+        """Name the present guardian, 0 for none."""
+        self._words[_GUARDIAN] = pid
+        self._words[_LAST] = pid or self._words[_LAST]
+
+    def set_spared(self, pids: tuple[int, ...]) -> None:
+        """Name the agent's own children that lead a session (an embedded store, a hook): the fence is not for them."""
+        if len(pids) > MAX_SPARED:
+            raise ValueError(f"{len(pids)} children in sessions of their own, the page holds {MAX_SPARED}")
+        self._words[_COUNT] = 0
+        for at, pid in enumerate(pids, _SPARED):
+            self._words[at] = pid
+        self._words[_COUNT] = len(pids)

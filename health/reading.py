@@ -1,0 +1,183 @@
+"""What one rank's end says by itself: its status, its error file and its last lines, weighed against one another.
+
+The verdict calls it for every rank and then compares ranks. Here a program's own words beat its exit status (an
+exception often ends in an abort), an error that training went on after does not count, and among words the more
+specific ones win; of equal ones the last.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from . import exits
+from .classes import find
+from .evidence import RankExit
+from .signatures import GENERIC, HANG, TYPED, Hit, Role, match
+
+
+class Standing(IntEnum):
+    """How strongly an end speaks for being the cause; the lowest of a round is its root."""
+
+    SCHEDULER = 0  # the scheduler said so
+    EXPLICIT = 1  # the program, or its libraries, named a cause of its own
+    NODE = 2  # a node is gone, fenced, or could not do its part
+    CRASHED = 3  # ended by a signal of its own making, or killed
+    NETWORK = 4  # named a network or a store, which may only mirror somebody's end
+    BARE = 5  # ended with a status and no words
+    DISTURBED = 6  # named a cause while it was being stopped
+    WAITED = 7  # waited in vain for somebody
+    CRIED = 8  # cried about somebody else's end
+    INNOCENT = 9  # ended well, or only because we stopped it
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Where a rank stood when its wait for the others ran out."""
+
+    sequence: int
+    enqueued: int = -1
+    group: str = ""
+    operation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One rank's end as read. ``weight`` is that of the sign, 0 when only the status speaks."""
+
+    node: str
+    exit: RankExit
+    cls: str
+    standing: Standing
+    weight: int = 0
+    line: str = ""
+    exception: str = ""
+    frame: str = ""
+    wait: Wait | None = None
+    suspects: tuple[int, ...] = ()  # global ranks that the rank itself accuses
+    crumb: str = ""  # its last line, for a fingerprint when nothing else speaks
+
+
+_PROGRESS = re.compile(r"(?i)\b(?:step|iter|iteration|epoch)s?\b[ =:#\[(]{0,3}\d")
+_WORK = re.compile(r"WorkNCCL\(SeqNum=(\d{1,12}), OpType=(\w{1,40})")
+_ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (-?\d{1,12})")
+_GROUP = re.compile(r"PG GUID (\w{1,40})")
+_NESTED = re.compile(  # another launcher inside ours: torchrun, DeepSpeed, multiprocessing, subprocess
+    r"exitcode ?\s?: (-?\d{1,3})\b|exits with return code = (-?\d{1,3})\b|"
+    r"(?:died with|terminated with signal) <?(?:Signals\.)?(SIG[A-Z]{2,8})\b"
+)
+_ACCUSED = re.compile(r"Ranks? ([\d, ]{1,400}) failed to pass monitoredBarrier")
+_CASCADE_FAMILIES = frozenset({"network", "rendezvous"})
+
+
+def read(node: str, end: RankExit) -> Reading:
+    """Return what this end says. Pure, and total: any text is allowed."""
+    if end.status == 0:
+        return Reading(node, end, "success", Standing.INNOCENT)
+    lines = [*end.tail, *_error_lines(end)]
+    hits = match(lines)
+    best = _best([hit for hit in hits if not _handled(hit, lines)])
+    bare = replace(_bare(node, end, _inner_status(end, lines)), crumb=lines[-1] if lines else "")
+    if best is None:
+        return bare
+    told = replace(
+        bare,
+        cls=best.cls,
+        standing=_standing(best, end),
+        weight=best.weight,
+        line=best.line.strip(),
+        exception=best.raised.type if best.raised else "",
+        frame=best.raised.frame if best.raised else "",
+    )
+    if find(best.cls).family == "hang":
+        told = replace(told, wait=_wait(lines), suspects=_accused(best.line))
+    if told.standing > bare.standing and not _explains(best, end):
+        return bare
+    return told
+
+
+def _error_lines(end: RankExit) -> list[str]:
+    if end.error is None:
+        return []
+    return (end.error.traceback or end.error.message).split("\n")
+
+
+def _handled(hit: Hit, lines: list[str]) -> bool:
+    """Training went on after it: two lines of progress or more."""
+    later = (line for line in lines[hit.index + 1 :] if _PROGRESS.search(line) and "|" not in line)
+    return next(later, None) is not None and next(later, None) is not None
+
+
+def _best(hits: list[Hit]) -> Hit | None:
+    causes = [hit for hit in hits if hit.role is Role.ROOT]
+    cries = [hit for hit in hits if hit.role is Role.VICTIM]
+    best = max(causes, key=lambda hit: (hit.weight, hit.index), default=None)
+    first_cry = min(cries, key=lambda hit: (hit.index, -hit.weight), default=None)
+    if best is None or first_cry is None:
+        return best or first_cry
+    # What follows a cry without a meaning of its own, an unknown exception or a wait, comes from it.
+    return first_cry if best.weight <= HANG + 2 and first_cry.index < best.index else best
+
+
+def _standing(hit: Hit, end: RankExit) -> Standing:
+    cls = find(hit.cls)
+    if end.stopping and (hit.role is Role.VICTIM or cls.name == "user_interrupt"):
+        return Standing.INNOCENT
+    if hit.role is Role.VICTIM:
+        return Standing.CRIED
+    if cls.family == "hang":
+        return Standing.WAITED
+    if cls.name == "launcher_killed_by_srun":
+        return Standing.NODE
+    if cls.family == "scheduler":
+        return Standing.SCHEDULER
+    if end.stopping and hit.weight <= TYPED + 5:
+        return Standing.DISTURBED
+    if cls.family in _CASCADE_FAMILIES:
+        return Standing.NETWORK
+    if cls.family == "unknown":
+        return Standing.CRASHED if hit.weight > GENERIC else Standing.BARE
+    return Standing.EXPLICIT
+
+
+def _inner_status(end: RankExit, lines: list[str]) -> int:
+    """What a launcher that runs inside the rank says of its own children; the rank's status when it says nothing."""
+    if end.status > 0:
+        for line in lines:
+            found = _NESTED.search(line)
+            if found and found[3] in signal.Signals.__members__:
+                return -signal.Signals[found[3]]
+            if found and not found[3] and int(found[1] or found[2]):
+                return int(found[1] or found[2])
+    return end.status
+
+
+def _bare(node: str, end: RankExit, status: int) -> Reading:
+    cls = exits.class_of(status)
+    if end.stopping:
+        return Reading(node, end, cls, Standing.INNOCENT)
+    number = exits.signal_of(status)
+    if cls == "preempted":
+        return Reading(node, end, cls, Standing.SCHEDULER)
+    return Reading(node, end, cls, Standing.CRASHED if number and number != signal.SIGABRT else Standing.BARE)
+
+
+def _explains(hit: Hit, end: RankExit) -> bool:
+    """A cry or a wait explains an exit or an abort; it does not explain a kill or a native crash."""
+    return end.status > 0 or end.status == -6 or hit.weight > HANG + 2
+
+
+def _wait(lines: list[str]) -> Wait | None:
+    text = "\n".join(lines)
+    work = _WORK.search(text)
+    if work is None:
+        return None
+    enqueued, group = _ENQUEUED.search(text), _GROUP.search(text)
+    return Wait(int(work[1]), int(enqueued[1]) if enqueued else -1, group[1] if group else "", work[2])
+
+
+def _accused(line: str) -> tuple[int, ...]:
+    found = _ACCUSED.search(line)
+    return tuple(int(word) for word in re.findall(r"\d{1,7}", found[1])) if found else ()

@@ -1,0 +1,143 @@
+"""Signs of failure in text: what a signature is, and how lines are matched against the tables of them.
+
+A signature is data: a pattern over one line, the class it speaks for, the role of that line, where upstream the text
+is written, an example, and a near miss that it must not match. The tables are ``signs_*.py``; other sources of text
+(kernel log, scheduler) come as further tables. Patterns name identifiers, never line numbers or whole sentences, and
+are linear: no nested or adjacent unbounded repeats. They are compiled when the first failure is judged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+
+from .needles import needles
+from .tail import clean
+from .tracebacks import Raised, find
+
+MAX_LINES = 2000
+UNNAMED = "exception"  # the sign of an exception that no signature reads
+
+
+class Role(Enum):
+    """What a matching line is to the failure."""
+
+    ROOT = "root"  # a cause
+    VICTIM = "victim"  # a cry about somebody else's end
+    WRAPPER = "wrapper"  # repeats or announces a cause that stands elsewhere
+    NOISE = "noise"  # frightening and meaningless: no other signature may read this line
+
+
+HARDWARE = 90
+SPECIFIC = 70  # an identifier that has one meaning
+TYPED = 50  # an exception type that has one meaning
+HANG = 35  # a wait that ran out: what was waited for is the cause
+GENERIC = 30  # an exception of any other type
+CRY = 20  # somebody else is gone
+FAINT = 10  # a cry without a reason in it
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """One sign. ``raised``: only an exception's line is read, from its type on. ``beside``: it counts only where the
+    signature of that name was seen too. ``check`` looks at the numbers of a match."""
+
+    name: str
+    cls: str
+    role: Role
+    weight: int
+    pattern: str
+    source: str
+    example: str
+    near_miss: str
+    raised: bool = False
+    beside: str = ""
+    check: Callable[[re.Match[str]], bool] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A signature seen in line ``index``; ``raised`` is the exception that this line ends, if it does."""
+
+    sign: str
+    cls: str
+    role: Role
+    weight: int
+    index: int
+    line: str
+    raised: Raised | None = None
+
+
+def match(lines: Sequence[str]) -> tuple[Hit, ...]:
+    """Return what the lines show, in their order. Never raises; time grows with the text and no faster."""
+    lines = [clean(line) for line in lines[-MAX_LINES:]]
+    raised = {exception.index: exception for exception in find(lines)}
+    hits: list[Hit] = []
+    for index, line in enumerate(lines):
+        if line and not line.startswith("frame #"):  # of a C++ stack: many, and nothing is told by them
+            hits += _match_line(index, line, raised.get(index))
+    seen = {hit.sign for hit in hits}
+    return tuple(hit for hit in hits if not _beside()[hit.sign] or _beside()[hit.sign] in seen)
+
+
+@lru_cache(maxsize=1)
+def table() -> tuple[Signature, ...]:
+    """Return every signature, noise first."""
+    from . import signs_device, signs_network, signs_program, signs_python
+
+    every = signs_network.TABLE + signs_device.TABLE + signs_program.TABLE + signs_python.TABLE
+    return tuple(sorted(every, key=lambda signature: signature.role is not Role.NOISE))
+
+
+@lru_cache(maxsize=1)
+def _beside() -> dict[str, str]:
+    return {UNNAMED: "", **{signature.name: signature.beside for signature in table()}}
+
+
+@lru_cache(maxsize=1)
+def _patterns() -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(signature.pattern) for signature in table())
+
+
+@lru_cache(maxsize=1)
+def _words() -> tuple[tuple[tuple[str, tuple[int, ...]], ...], tuple[int, ...], tuple[int, ...]]:
+    """Return words with the places of the signatures that need one of them, and the places of those for exceptions
+    and of those that need none."""
+    places: dict[str, list[int]] = {}
+    raised: list[int] = []
+    always: list[int] = []
+    for place, signature in enumerate(table()):
+        needed = needles(signature.pattern)
+        if signature.raised:
+            raised.append(place)
+        elif not needed:
+            always.append(place)
+        for word in () if signature.raised else needed:
+            places.setdefault(word, []).append(place)
+    return tuple((word, tuple(where)) for word, where in places.items()), tuple(raised), tuple(always)
+
+
+def _candidates(line: str, raised: Raised | None) -> list[int]:
+    words, for_raised, always = _words()
+    found = {place for word, where in words if word in line for place in where}
+    return sorted(found.union(always, for_raised if raised else ()))
+
+
+def _match_line(index: int, line: str, raised: Raised | None) -> list[Hit]:
+    hits: list[Hit] = []
+    for place in _candidates(line, raised):
+        signature, pattern = table()[place], _patterns()[place]
+        found = pattern.match(raised.text) if raised and signature.raised else pattern.search(line)
+        if found is None or (signature.check and not signature.check(found)):
+            continue
+        if signature.role is Role.NOISE:
+            return []
+        hits.append(Hit(signature.name, signature.cls, signature.role, signature.weight, index, line, raised))
+    if raised and raised.ignored:
+        return []
+    if raised and not hits:
+        hits.append(Hit(UNNAMED, "user_exception", Role.ROOT, GENERIC, index, line, raised))
+    return hits

@@ -1,0 +1,242 @@
+"""Signs written by NCCL, gloo, c10d's stores and sockets, MPI and torchelastic itself. Data; read by ``signatures``."""
+
+from __future__ import annotations
+
+from .signatures import CRY, FAINT, HANG, HARDWARE, SPECIFIC, TYPED, Role, Signature
+
+_R, _V, _W, _N = Role.ROOT, Role.VICTIM, Role.WRAPPER, Role.NOISE
+_S = Signature
+
+# fmt: off
+
+NCCL = (
+    _S("nccl-first-timeout", "collective_init_timeout", _R, HANG + 1,
+       r"collective operation timeout: WorkNCCL\(SeqNum=1,", "torch ProcessGroupNCCL.cpp WorkNCCL::checkTimeout",
+       "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=ALLREDUCE, "
+       "Timeout(ms)=600000)",
+       "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=17, OpType=ALLREDUCE)"),
+    _S("nccl-timeout", "collective_timeout", _R, HANG,
+       r"caught collective operation timeout: \w{0,8}Work\w{0,8}\(",
+       "torch ProcessGroupNCCL.cpp WorkNCCL::checkTimeout",
+       "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=808, OpType=ALLREDUCE, Timeout(ms)=600)",
+       "[Rank 1] collective operation timeout is set to Timeout(ms)=600000"),
+    _S("nccl-work-failed", "collective_timeout", _R, HANG - 1,
+       r"Timeout at NCCL work: \d|watchdog at work sequence id: \d", "torch ProcessGroupNCCL.cpp Watchdog::runLoop",
+       "[PG ID 0 PG GUID 0(default_pg) Rank 1] Timeout at NCCL work: 808, last enqueued NCCL work: 811",
+       "[PG ID 0 PG GUID 0(default_pg) Rank 1] last enqueued work: 811, last completed work: 810"),
+    _S("nccl-unique-id", "collective_init_timeout", _R, HANG + 1,
+       r"retr(?:ie|ei)ving ncclUniqueId .{0,300}[Tt]ime(?:out|d out)|wait timeout after \d+ ?ms, keys:",
+       "torch ProcessGroupNCCL.cpp broadcastUniqueNCCLID; TCPStore.cpp doWait",
+       "[3] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', "
+       "but store->get('0') got error: wait timeout after 600000ms, keys: /default_pg/0//cuda//0",
+       "[3] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', "
+       "but store->get('0') got error: Connection reset by peer"),
+    _S("nccl-unique-id-lost", "store_lost", _V, CRY,
+       r"retr(?:ie|ei)ving ncclUniqueId .{0,300}(?:reset|closed|Broken pipe)",
+       "torch ProcessGroupNCCL.cpp broadcastUniqueNCCLID",
+       "[3] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', "
+       "but store->get('0') got error: Connection reset by peer",
+       "[3] is setting up NCCL communicator and retrieving ncclUniqueId from [0]: wait timeout after 600000ms"),
+    _S("nccl-heartbeat", "watchdog_stuck", _R, HANG + 2,
+       r"watchdog got stuck for \d+ seconds|Heartbeat monitor timed out!",
+       "torch ProcessGroupNCCL.cpp HeartbeatMonitor",
+       "[PG 0 Rank 0] ProcessGroupNCCL's watchdog got stuck for 600 seconds without making progress",
+       "[PG 0 Rank 0] Heartbeat monitor started, timeout 600 seconds"),
+    _S("nccl-dump-signal", "collective_timeout", _V, CRY,
+       r"(?:Observed flight recorder|Received a) (?:global )?(?:timeout|dump) (?:dump )?signal|"
+       r"dump signal from another rank",
+       "torch ProcessGroupNCCL.cpp HeartbeatMonitor::runLoop",
+       "[PG ID 0 PG GUID 0(default_pg) Rank 1] Observed flight recorder dump signal from another rank via TCPStore.",
+       "[PG ID 0 Rank 1] ProcessGroupNCCL preparing to dump debug info. Include stack trace: 1"),
+    _S("nccl-usage", "nccl_usage_mismatch", _R, SPECIFIC,
+       r"ncclInvalid(?:Usage|Argument)\b|Duplicate GPU detected|Message truncated : received \d|NCCL Error [45]: ",
+       "torch NCCLUtils getNcclErrorDetailStr; nccl init.cc, transport.cc",
+       "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.",
+       "ncclRemoteError: A call failed possibly due to a network error"),
+    _S("c10d-mismatch", "nccl_usage_mismatch", _R, SPECIFIC,
+       r"Detected mismatch between collectives on ranks|DDP expects same model across all ranks|"
+       r"params\[\d+\] in this process with sizes", "torch ProcessGroupWrapper.cpp, reducer.cpp",
+       "RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective: ALLREDUCE",
+       "c10d debug mode: mismatch detection between collectives is on"),
+    _S("nccl-shm", "shm_exhausted", _R, SPECIFIC,
+       r"(?:shared memory segment|extend|mmap|allocate) .{0,40}/dev/shm/nccl-", "nccl shmutils.cc",
+       "NCCL WARN Error: failed to extend /dev/shm/nccl-ab12 to 33030532 bytes, error: No space left on device (28)",
+       "NCCL INFO Channel 00/0 : 0[0] -> 1[1] via SHM/direct/direct using /dev/shm/nccl-ab12"),
+    _S("nccl-registration", "resource_limit", _R, SPECIFIC,
+       r"ibv_(?:reg_mr|create_cq|create_qp)\w{0,16} failed with error (?:Cannot allocate memory|No space left)",
+       "nccl ibvwrap.cc (locked memory limit)",
+       "NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory",
+       "NCCL WARN Call to ibv_get_async_event failed"),
+    _S("ib-completion", "ib_link_error", _R, SPECIFIC,
+       r"NET/IB ?: .{0,120}(?:with (?:error|status) (?:4|9|1[0-3])\b|status=(?:IBV_WC_(?!WR_FLUSH)\w+|4|9|1[0-3])\b)|"
+       r"Call to ibv_modify_qp failed",
+       "nccl net_ib p2p.cc: 12 = transport retries used up, 4/9/10/11 = protection, remote access, remote operation",
+       "NET/IB : Got completion from peer 10.0.9.122<39138> with error 12, opcode 0, len 0, vendor err 129",
+       "NET/IB : Got completion from peer 10.0.3.19<41772> with status=5 opcode=0 len=0 vendor err 244 (Recv)"),
+    _S("ib-flushed", "nccl_remote_error", _V, CRY,
+       r"NET/IB ?: .{0,120}(?:with (?:error|status) 5\b|status=(?:IBV_WC_WR_FLUSH_ERR|5)\b)", "nccl net_ib p2p.cc",
+       "NET/IB : Got completion from peer 10.0.3.19<41772> with status=5 opcode=0 len=0 vendor err 244 (Recv)",
+       "NET/IB : Got completion from peer 10.0.3.19<41772> with status=12 opcode=0 len=0 vendor err 129 (Recv)"),
+    _S("ib-async-event", "ib_link_error", _R, HARDWARE - 5,
+       r"NET/IB ?: .{0,80}async (?:fatal )?event ?(?:on \w+)? ?: .{0,40}(?:error|fatal)|"
+       r"NET/IB ?: .{0,80}communicator encountered a fatal error",
+       "nccl net_ib common.cc ncclIbAsyncThreadMain",
+       "NCCL WARN NET/IB : mlx5_2:1 Got async event : port error",
+       "NCCL INFO NET/IB : mlx5_2:1 Got non-fatal async event: GID table change(18)"),
+    _S("nccl-remote", "nccl_remote_error", _V, CRY,
+       r"ncclRemoteError\b|remote process exited or there was a network error|NCCL communicator was aborted|"
+       r"NCCL Error 6: ",
+       "nccl init.cc ncclGetErrorString; torch ProcessGroupNCCL.cpp",
+       "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",
+       "ncclUnhandledCudaError: Call to CUDA function failed."),
+    _S("nccl-socket-closed", "nccl_remote_error", _V, CRY,
+       r"socketProgress\w{0,8}: (?:Connection closed by|Call to )|"
+       r"Call to (?:recv|send|connect)\w{0,8} (?:from |to )?.{0,80}(?:failed|returned) ?: ?"
+       r"(?:Connection|Broken|No route|Network|Software)",
+       "nccl misc/socket.cc socketProgressOpt",
+       "socketProgressOpt: Call to recv from 10.0.3.17<33759> failed : Connection reset by peer",
+       "NCCL INFO Call to recv from 10.0.3.17<33759> completed"),
+    _S("nccl-system", "nccl_remote_error", _V, FAINT,
+       r"ncclSystemError\b|ncclInternalError\b|unhandled system error|NCCL Error [237]: |NCCL error in: ",
+       "torch NCCLUtils; nccl issue 795",
+       "ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error.",
+       "ncclSuccess: no error (ncclSystem is up)"),
+    _S("nccl-interface", "network_config", _R, SPECIFIC,
+       r"Bootstrap ?: no socket interface found|NET/Socket ?: [Nn]o interface found|"
+       r"Unable to find (?:interface|address) for: ?\[?\S|no device found matching",
+       "nccl bootstrap.cc; gloo transport/tcp/device.cc",
+       "RuntimeError: [enforce fail at gloo/transport/tcp/device.cc:83] ifa != nullptr. Unable to find interface "
+       "for: [10.0.3.15]",
+       "NCCL INFO Bootstrap : Using eth0:10.0.3.15<0>"),
+    _S("gloo-loopback", "network_config", _N, 0,
+       r"Using the loopback address as fallback", "torch ProcessGroupGloo.cpp: a warning; one node works with it",
+       "Warning: Unable to resolve hostname to a (local) address. Using the loopback address as fallback.",
+       "RuntimeError: Unable to find address for: eth7"),
+)
+
+STORE = (
+    _S("gloo-timeout", "collective_timeout", _R, HANG,
+       r"Timed out waiting \d+ ?ms for (?:recv|send) operation|Application timeout caused pair closure",
+       "gloo unbound_buffer.cc, pair.cc",
+       "RuntimeError: [gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 8000ms for recv operation to "
+       "complete",
+       "RuntimeError: [gloo/transport/tcp/pair.cc:537] Connection closed by peer [10.0.3.12]:39077"),
+    _S("gloo-mesh", "collective_init_timeout", _R, HANG + 1,
+       r"Gloo connectFullMesh failed|gloo/\S{1,80} (?:Connect timeout|connect \S{1,60}: Connection refused)|"
+       r"failed to connect, willRetry=0",
+       "gloo rendezvous/context.cc, tcp/pair.cc",
+       "RuntimeError: Gloo connectFullMesh failed with [../third_party/gloo/gloo/transport/tcp/pair.cc:144] no error",
+       "[I] gloo connectFullMesh: rank 0 connected to 1"),
+    _S("gloo-barrier", "collective_timeout", _R, HANG + 1,
+       r"Ranks? [\d, ]+ failed to pass monitoredBarrier|timed out in monitoredBarrier",
+       "torch ProcessGroupGloo.cpp monitoredBarrier",
+       "RuntimeError: Ranks 1, 3 failed to pass monitoredBarrier in 30000 ms",
+       "All ranks passed monitoredBarrier in 12 ms"),
+    _S("gloo-closed", "peer_lost", _V, CRY,
+       r"gloo/.{1,160}(?:Connection closed by peer|Connection reset by peer|Broken pipe|Connection refused)|"
+       r"Connection closed by peer \[[\da-f.:]+\]:\d",
+       "gloo transport/tcp/pair.cc",
+       "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:537] Connection closed by peer "
+       "[10.0.3.11]:39001",
+       "RuntimeError: [gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 8000ms for recv operation to "
+       "complete"),
+    _S("store-warning", "store_lost", _N, 0,
+       r'Failed to check the "should dump" flag|^(?:\[\w+\]: ?)?\[W.{0,80}(?:sendBytes|recv(?:Value|'
+       r'Vector)?\w{0,16}) failed',
+       "torch ProcessGroupNCCL.cpp, TCPStore.cpp: warnings of every teardown",
+       "[rank1]:[W1229 22:06:38.558655037 TCPStore.cpp:106] [c10d] sendBytes failed on SocketImpl(fd=67): Broken pipe",
+       "torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed."),
+    _S("store-likely-closed", "store_lost", _V, CRY,
+       r"[Ff]ailed to (?:recv, got|send, sent) 0 bytes", "torch c10d socket/TCPStore utils",
+       "torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed.",
+       "received 0 items of ancdata"),
+    _S("store-closed-old", "store_lost", _V, CRY,
+       r"(?:RuntimeError|DistNetworkError|DistStoreError): (?:Broken pipe|Connection reset by peer|Socket Timeout|"
+       r"Stop_waiting)",
+       "torch 1.x c10d/Utils.hpp SYSCHECK",
+       "RuntimeError: Broken pipe",
+       "RuntimeError: Broken checkpoint"),
+    _S("store-clients", "collective_init_timeout", _R, HANG + 1,
+       r"waiting for clients\. \d+/\d+ clients joined|Timed out initializing process group in store based barrier",
+       "torch TCPStore.cpp waitForWorkers; distributed_c10d.py _store_based_barrier",
+       "torch.distributed.DistStoreError: Timed out after 901 seconds waiting for clients. 15/16 clients joined.",
+       "[c10d] waiting for clients on port 29500"),
+    _S("store-connect", "store_unreachable", _R, TYPED - 5,
+       r"client socket has timed out after .{1,40} while trying to connect|"
+       r"client socket has failed to connect to any network address|TCP client failed to connect/validate to host",
+       "torch socket.cpp, TCPStore.cpp",
+       "torch.distributed.DistNetworkError: The client socket has timed out after 60000ms while trying to connect to "
+       "(h, 1).",
+       "[W socket.cpp:663] [c10d] The client socket has failed to connect to [node-a]:29500 (errno: 111 - refused)."),
+    _S("store-name", "dns_failure", _R, SPECIFIC,
+       r"network addresses of \(.{1,200}\) cannot be retrieved \(gai error",
+       "torch socket.cpp: deciding only if it failed",
+       "[W socket.cpp:764] [c10d] The IPv6 network addresses of (node-x9, 29500) cannot be retrieved (gai error: -2 "
+       "- x).",
+       "[I socket.cpp:764] [c10d] The IPv6 network addresses of (node-x9, 29500) are [::1]:29500",
+       beside="store-connect"),
+    _S("dns", "dns_failure", _R, SPECIFIC,
+       r"gaierror\b|Temporary failure in name resolution|getaddrinfo failed|NameResolutionError",
+       "Python socket, glibc gai_strerror, urllib3",
+       "socket.gaierror: [Errno -2] Name or service not known",
+       "resolved node-a1 in 0.2 ms"),
+    _S("port", "port_in_use", _R, SPECIFIC,
+       r"server socket has failed to (?:listen|bind)(?! to \[)|\[Errno 98\] Address already in use|EADDRINUSE|"
+       r"RuntimeError: Address already in use",
+       "torch socket.cpp, Python OSError",
+       "RuntimeError: The server socket has failed to listen on any local network address.",
+       "[I socket.cpp:480] [c10d] The server socket has started to listen on [::]:29500."),
+    _S("elastic-lost", "rdzv_lost", _R, TYPED,
+       r"RendezvousConnectionError|connection to the C10d store has failed|RendezvousStateError|EtcdException",
+       "torch elastic rendezvous api.py",
+       "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the C10d store has "
+       "failed.",
+       "[default] Rendezvous'ing worker group"),
+    _S("elastic-closed", "rdzv_closed", _R, TYPED,
+       r"RendezvousClosedError", "torch elastic rendezvous api.py",
+       "torch.distributed.elastic.rendezvous.api.RendezvousClosedError",
+       "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError"),
+    _S("elastic-timeout", "collective_init_timeout", _R, HANG + 1,
+       r"RendezvousTimeoutError", "torch elastic rendezvous api.py",
+       "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError",
+       "torch.distributed.elastic.rendezvous.api.RendezvousClosedError"),
+    _S("mpi", "env_mpi_leak", _R, SPECIFIC,
+       r"OMPI was not built with SLURM|An error occurred in MPI_Init|PMI2?_Init (?:failed|returned)|"
+       r"PMIX ERROR|Local abort before MPI_INIT",
+       "Open MPI ess/pmi help text; MPICH simple_pmi.c",
+       "but OMPI was not built with SLURM's PMI support and therefore cannot execute.",
+       "MPI_Init completed on 8 ranks"),
+)
+
+CRIES = (
+    _S("errno-cry", "peer_lost", _V, CRY,
+       r"(?:ConnectionResetError|BrokenPipeError|ConnectionAbortedError|ConnectionRefusedError|EOFError$)",
+       "Python: a pipe or socket to another process", "ConnectionResetError: [Errno 104] Connection reset by peer",
+       "TimeoutError: [Errno 110] Connection timed out", raised=True),
+    _S("backend-cry", "nccl_remote_error", _V, FAINT,
+       r"DistBackendError\b", "torch c10 Exception.h", "DistBackendError: NCCL error in: NCCLUtils.hpp:268",
+       "DistError: something", raised=True),
+    _S("network-cry", "store_lost", _V, FAINT,
+       r"Dist(?:Network|Store|Queue\w{0,8})Error\b", "torch c10 Exception.h", "DistNetworkError: unknown",
+       "DistributedSamplerError: unknown", raised=True),
+    _S("launcher-report", "", _W, 0,
+       r"(?:ChildFailedError|ProcessExitedException|ProcessRaisedException|SignalException|CalledProcessError)\b",
+       "torch elastic errors, multiprocessing spawn.py; Python subprocess", "ChildFailedError: ",
+       "ChildProcessError: [Errno 10] No child processes", raised=True),
+    _S("watchdog-end", "", _W, 0,
+       r"Some NCCL operations have failed or timed out|taking the entire process down|"
+       r"terminate called (?:after|without)|Process group watchdog thread terminated with exception|"
+       r"Terminating the process after attempting to dump",
+       "torch ProcessGroupNCCL.cpp handleException; libstdc++ vterminate",
+       "terminate called after throwing an instance of 'c10::DistBackendError'",
+       "terminate requested by user"),
+    _S("torch-advice", "", _N, 0,
+       r"destroy_process_group\(\) was not called|leaked semaphore|CUDA_LAUNCH_BLOCKING=1|TORCH_USE_CUDA_DSA|"
+       r"might be asynchronously reported|Could not acquire GIL within|leaked shared_memory",
+       "torch CUDAException.cpp, ProcessGroupNCCL.cpp; Python resource_tracker: advice",
+       "For debugging consider passing CUDA_LAUNCH_BLOCKING=1.",
+       "RuntimeError: CUDA error: device-side assert triggered"),
+)
+# fmt: on
+
+TABLE: tuple[Signature, ...] = NCCL + STORE + CRIES

@@ -1,0 +1,81 @@
+"""Finds the Python exceptions in a text: their type, their line, and the last frame of the user's own code.
+
+Output of a rank arrives with prefixes (rank, log shipper, srun's label), in boxes, glued to progress bars and without
+its first lines. What stays the same is the header, the indented frames and the line that names the exception.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_PREFIX = re.compile(
+    r"""\[[\w.:/@\ +-]{1,48}\]:\ ?                                      # [rank0]: [default0]:
+    | \[\d{1,6},\d{1,6}\]<std(?:err|out)>:\ ?                           # mpirun
+    | \d{4}-\d\d-\d\d[T\ ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\ (?:std(?:out|err)\ [FP]\ )?
+    | [A-Z][a-z]{2}\ {1,2}\d{1,2}\ \d\d:\d\d:\d\d\ [\w.-]{1,64}\ [\w./-]{1,64}(?:\[\d{1,9}\])?:\ ?   # syslog
+    | \([\w.:-]{1,64}\ pid=\d{1,9}(?:,\ ip=[\d.:a-f]{1,40})?\)\ ?       # ray
+    | \d{1,6}:\                                                         # srun -l
+    | [\w.-]{1,64}\ {0,16}[|│]\ ?                                       # docker compose
+    | \ {0,8}[|│]\ ?                                                    # exception groups, boxes
+    """,
+    re.VERBOSE,
+)
+_HEADER = re.compile(r"Traceback \(most recent call last\)")
+_FRAME = re.compile(r'\s{0,12}File "([^"]{1,512})", line \d{1,9}(?:, in (.{1,128}))?')
+_RAISED = re.compile(r"((?:[A-Za-z_]\w{0,63}\.){0,12}[A-Za-z_]\w{0,80})(?:\(\w{1,80}\))?(?::(?: |$)|$)")
+_TELLING = re.compile(r"\w(?:Error|Exception|Interrupt|Failure|OutOfMemory)|^Exception$")
+_LEVELS = frozenset({"INFO", "WARNING", "WARN", "ERROR", "DEBUG", "CRITICAL", "FATAL", "NOTE", "Error", "Warning"})
+_LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python\d|<frozen |^<string>$")
+_IGNORED = re.compile(r"Exception ignored in|Error in atexit\._run_exitfuncs|Exception in thread ")
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """One exception; ``text`` is its line from the type on, ``frame`` the user's last frame as 'file:function'."""
+
+    index: int
+    type: str  # the last part of the dotted name
+    text: str
+    frame: str = ""
+    ignored: bool = False  # Python itself said that it went on
+
+
+def strip(line: str) -> str:
+    """Return the line without the prefixes that launchers and log shippers put before it."""
+    for _ in range(4):
+        found = _PREFIX.match(line)
+        if not found:
+            break
+        line = line[found.end() :]
+    return line
+
+
+def find(lines: Sequence[str]) -> tuple[Raised, ...]:
+    """Return the exceptions in the order in which they stand in the text."""
+    raised: list[Raised] = []
+    in_block = ignored = False
+    frame = library = ""
+    for index, line in enumerate(lines):
+        body = strip(line)
+        if _HEADER.search(body):
+            ignored = index > 0 and bool(_IGNORED.search(lines[index - 1]))
+            in_block, frame, library = True, "", ""
+            continue
+        if found := _FRAME.match(body):
+            where = f"{found[1].rsplit('/', 1)[-1]}:{found[2] or ''}"
+            if _LIBRARY.search(found[1]):
+                library = where
+            else:
+                frame = where
+            continue
+        named = _RAISED.match(body)
+        if not named or named[1] in _LEVELS:
+            continue
+        kind = named[1].rsplit(".", 1)[-1]
+        if in_block or _TELLING.search(kind):
+            raised.append(Raised(index, kind, kind + body[named.end(1) :], frame or library, ignored))
+            in_block = ignored = False
+            frame = library = ""
+    return tuple(raised)

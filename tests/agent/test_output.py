@@ -1,0 +1,410 @@
+"""The console against real files, writers, pipes and a reader that stops."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from remuster.agent.console import FULL, Lane
+from remuster.agent.follow import HOLD_S
+from remuster.agent.output import STDERR, STDOUT, Console, Source
+
+THREADS = {"remuster-output", "remuster-stdout", "remuster-stderr"}
+
+
+class Screen:
+    """The far end of a console stream: a pipe, and a reader that can be stopped."""
+
+    def __init__(self) -> None:
+        self.reads, self.fd = os.pipe()
+        self.seen = bytearray()
+        self.changed = asyncio.Event()
+
+    def start(self) -> None:
+        os.set_blocking(self.reads, False)
+        asyncio.get_running_loop().add_reader(self.reads, self._read)
+
+    def stop(self) -> None:
+        asyncio.get_running_loop().remove_reader(self.reads)
+
+    def _read(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self.seen += os.read(self.reads, 1 << 20)
+            self.changed.set()
+
+    def read_rest(self) -> bytes:
+        self._read_all()
+        return bytes(self.seen)
+
+    def _read_all(self) -> None:
+        before = -1
+        while before != len(self.seen):
+            before = len(self.seen)
+            self._read()
+
+    async def until(self, what: bytes, timeout_s: float = 10) -> None:
+        deadline = time.monotonic() + timeout_s
+        while what not in self.seen:
+            self.changed.clear()
+            await asyncio.wait_for(self.changed.wait(), max(0.0, deadline - time.monotonic()))
+
+
+@pytest.fixture
+async def screens() -> AsyncIterator[tuple[Screen, Screen]]:
+    pair = Screen(), Screen()
+    for screen in pair:
+        screen.start()
+    yield pair
+    for screen in pair:
+        screen.stop()
+    deadline = time.monotonic() + 10
+    while any(t.name in THREADS for t in threading.enumerate()):  # none may be left, so each test closes its console
+        assert time.monotonic() < deadline, "a thread of the console is left"
+        for screen in pair:
+            screen.read_rest()
+        await asyncio.sleep(0.005)
+    for screen in pair:
+        os.close(screen.reads)
+        os.close(screen.fd)
+
+
+@pytest.fixture
+def console(screens: tuple[Screen, Screen]) -> Iterator[Console]:
+    made = Console(screens[0].fd, screens[1].fd)
+    yield made
+    made.close()
+
+
+async def test_lines_appear_when_they_are_written(
+    console: Console, screens: tuple[Screen, Screen], tmp_path: Path
+) -> None:
+    out, err = tmp_path / "stdout.log", tmp_path / "stderr.log"
+    console.follow([Source(str(out)), Source(str(err), STDERR)])
+    for i in range(5):
+        with out.open("ab") as f:
+            f.write(b"out %d\n" % i)
+        await screens[0].until(b"out %d\n" % i)
+        with err.open("ab") as f:
+            f.write(b"err %d\n" % i)
+        await screens[1].until(b"err %d\n" % i)
+    assert screens[0].seen == b"".join(b"out %d\n" % i for i in range(5))
+    assert await console.drain()
+
+
+async def test_files_are_made_private(console: Console, screens: tuple[Screen, Screen], tmp_path: Path) -> None:
+    console.follow([Source(str(tmp_path / "out"))])
+    assert await console.drain()
+    assert (tmp_path / "out").stat().st_mode & 0o777 == 0o600
+
+
+LAST_WORDS = """
+import os, sys
+line = b"x" * 60 + b" %d\\n"
+for i in range(20000):
+    os.write(1, line % i)
+os.write(2, b"the end\\n")
+os._exit(1)
+"""
+
+
+@pytest.mark.parametrize("part", range(5))
+async def test_the_last_line_is_in_the_file_and_on_the_console_before_drain_returns(
+    console: Console, screens: tuple[Screen, Screen], tmp_path: Path, part: int
+) -> None:
+    script = tmp_path / "code.py"
+    script.write_text(LAST_WORDS)
+    for repeat in range(10):
+        out, err = tmp_path / f"{part}-{repeat}.out", tmp_path / f"{part}-{repeat}.err"
+        with out.open("ab") as o, err.open("ab") as e:
+            child = await asyncio.create_subprocess_exec(sys.executable, "-IS", str(script), stdout=o, stderr=e)
+        console.follow([Source(str(out)), Source(str(err), STDERR)])
+        assert await child.wait() == 1
+        assert await console.drain()
+        whole = out.read_bytes()
+        assert whole.endswith(b"x 19999\n")
+        assert screens[0].read_rest() == whole
+        assert screens[1].read_rest() == b"the end\n"
+        screens[0].seen.clear()
+        screens[1].seen.clear()
+
+
+async def test_every_byte_of_a_single_rank_passes(
+    console: Console, screens: tuple[Screen, Screen], tmp_path: Path
+) -> None:
+    path = tmp_path / "raw"
+    console.follow([Source(str(path))])
+    written = b""
+    with path.open("ab", buffering=0) as f:
+        for i in range(300):
+            data = os.urandom(1 + i * 37 % 4000)
+            f.write(data)
+            written += data
+            if i % 50 == 0:
+                await screens[0].until(data)
+    assert await console.drain()
+    assert screens[0].read_rest() == written
+
+
+async def test_ranks_are_not_spliced(console: Console, screens: tuple[Screen, Screen], tmp_path: Path) -> None:
+    code = (
+        "import os,sys\nfor i in range(2000):\n for p in ('<'+sys.argv[1], ' %d' % i, '>\\n'): os.write(1, p.encode())"
+    )
+    paths = [tmp_path / str(r) for r in range(4)]
+    children = []
+    for r, path in enumerate(paths):
+        with path.open("ab") as f:
+            children.append(await asyncio.create_subprocess_exec(sys.executable, "-IS", "-c", code, str(r), stdout=f))
+    console.follow([Source(str(p)) for p in paths])
+    for child in children:
+        await child.wait()
+    assert await console.drain()
+    lines = screens[0].read_rest().splitlines()
+    for r in range(4):
+        assert [line for line in lines if line.startswith(b"<%d" % r)] == [b"<%d %d>" % (r, i) for i in range(2000)]
+    assert len(lines) == 8000
+
+
+async def test_labels(console: Console, screens: tuple[Screen, Screen], tmp_path: Path) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    a.write_bytes(b"one\ntwo")
+    b.write_bytes(b"three\n")
+    console.follow([Source(str(a), STDOUT, b"[default0]:"), Source(str(b), STDOUT, b"[default1]:")])
+    assert await console.drain()
+    assert sorted(screens[0].read_rest().splitlines()) == [b"[default0]:one", b"[default0]:two", b"[default1]:three"]
+
+
+async def test_prompts_and_progress_bars_are_shown_without_a_line_end(
+    console: Console, screens: tuple[Screen, Screen], tmp_path: Path
+) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    console.follow([Source(str(a)), Source(str(b))])
+    with a.open("ab", buffering=0) as f:
+        for percent in range(0, 100, 20):
+            f.write(b"\r%d %% \xe2\x96\x88\xe2" % percent)
+            await screens[0].until(b"\r%d %% \xe2\x96\x88" % percent)
+            f.write(b"\x96\x88")
+            await screens[0].until(b"%d %% \xe2\x96\x88\xe2\x96\x88" % percent)  # and no character in two
+    b.write_bytes(b"line of another\n")
+    await screens[0].until(b"\nline of another\n")
+    assert await console.drain()
+
+
+def wake_ups() -> int:
+    """How often the console's threads have gone to sleep so far: the kernel's own count."""
+    count = 0
+    for thread in threading.enumerate():
+        if thread.name in THREADS:
+            status = Path(f"/proc/self/task/{thread.native_id}/status").read_text()
+            count += int(re.findall(r"^voluntary_ctxt_switches:\s+(\d+)", status, re.M)[0])
+    return count
+
+
+async def test_no_wake_up_while_nothing_is_written(
+    console: Console, screens: tuple[Screen, Screen], tmp_path: Path
+) -> None:
+    paths = [tmp_path / str(i) for i in range(16)]
+    console.follow([Source(str(p)) for p in paths])
+    with paths[0].open("ab", buffering=0) as f:
+        f.write(b"a line\nhalf a line")
+        await screens[0].until(b"half a line")
+        await asyncio.sleep(3 * HOLD_S)
+        before = wake_ups()
+        assert before > 0
+        await asyncio.sleep(1)
+        assert wake_ups() == before
+        f.write(b", its rest\n")
+        await screens[0].until(b", its rest\n")
+
+
+async def test_a_stopped_reader_blocks_nobody_and_hears_what_it_missed(
+    screens: tuple[Screen, Screen], tmp_path: Path
+) -> None:
+    out, err = screens
+    console = Console(out.fd, err.fd, stall_s=0.2)
+    path = tmp_path / "out"
+    console.follow([Source(str(path)), Source(str(tmp_path / "err"), STDERR)])
+    out.stop()
+    total = 0
+    with path.open("ab", buffering=0) as f:
+        for i in range(8 * FULL // 100):
+            total += f.write(b"%099d\n" % i)
+        begun = time.monotonic()
+        (tmp_path / "err").write_bytes(b"the other stream goes on\n")
+        await err.until(b"the other stream goes on\n")
+        while time.monotonic() - begun < 0.5:  # it has stopped for longer than a stall
+            await asyncio.sleep(0.05)
+        out.start()
+        await out.until(b"bytes skipped on the console; the log file has them]\n")
+        await out.until(b"%099d\n" % i)
+        assert await console.drain()
+    console.close()
+    shown = out.read_rest()
+    notice = re.search(rb"\n?\[remuster: (\d+) bytes skipped on the console; the log file has them\]\n", shown)
+    assert notice is not None
+    assert int(notice[1]) > 4 * FULL
+    assert len(shown) - len(notice[0]) + int(notice[1]) in (total, total + 1)
+    assert path.stat().st_size == total
+    after = shown[notice.end() :]
+    assert re.fullmatch(rb"(?:\d{99}\n)+", after)
+
+
+async def test_drain_gives_up_on_a_reader_that_stopped(screens: tuple[Screen, Screen], tmp_path: Path) -> None:
+    out, _ = screens
+    console = Console(out.fd, screens[1].fd, stall_s=0.2)
+    out.stop()
+    path = tmp_path / "out"
+    path.write_bytes(b"#" * (3 * FULL))
+    console.follow([Source(str(path))])
+    begun = time.monotonic()
+    assert not await console.drain()
+    assert time.monotonic() - begun < 5
+    out.start()
+    assert await console.drain()  # the reader goes on
+    console.say("the report\n", STDOUT)
+    assert await console.drain()
+    console.close()
+    shown = out.read_rest()
+    skipped = re.findall(rb"\[remuster: (\d+) bytes skipped", shown)
+    assert len(skipped) == 1
+    assert shown.count(b"#") + int(skipped[0]) == 3 * FULL
+    assert shown.endswith(b"\nthe report\n")
+
+
+async def test_what_the_agent_says_is_bounded(screens: tuple[Screen, Screen]) -> None:
+    out, _ = screens
+    out.stop()
+    rooms = 0
+
+    def room() -> None:
+        nonlocal rooms
+        rooms += 1
+
+    lane = Lane(out.fd, "remuster-stdout", room)
+    for _ in range(64):
+        lane.say(b"z" * (FULL // 8 - 1) + b"\n")
+    assert not lane.has_room(1)
+    out.start()
+    deadline = time.monotonic() + 10
+    while not lane.has_room(1):
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
+    assert rooms == 1
+    lane.say(b"the end\n")
+    lane.close()
+    await out.until(b"the end\n")
+    skipped = re.findall(rb"\[remuster: (\d+) bytes skipped", bytes(out.seen))
+    assert out.seen.count(b"z\n") * (FULL // 8) + int(skipped[0]) == 64 * (FULL // 8)
+    assert out.seen.count(b"z") < 3 * FULL
+
+
+async def test_a_reader_that_left_is_no_error(screens: tuple[Screen, Screen], tmp_path: Path) -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    console = Console(writes, screens[1].fd)
+    path = tmp_path / "out"
+    path.write_bytes(b"w" * (3 * FULL))
+    console.follow([Source(str(path))])
+    assert await console.drain()
+    console.close()
+    os.close(writes)
+
+
+async def test_a_shared_non_blocking_descriptor_is_written_whole_and_left_as_it_is(
+    screens: tuple[Screen, Screen], tmp_path: Path
+) -> None:
+    out, err = screens
+    os.set_blocking(out.fd, False)
+    console = Console(out.fd, err.fd)
+    path = tmp_path / "out"
+    path.write_bytes(os.urandom(3 * FULL))
+    console.follow([Source(str(path))])
+    assert await console.drain()
+    console.close()
+    assert out.read_rest() == path.read_bytes()
+    assert (os.get_blocking(out.fd), os.get_blocking(err.fd)) == (False, True)
+
+
+async def test_one_pipe_for_both_streams_keeps_lines_whole(screens: tuple[Screen, Screen], tmp_path: Path) -> None:
+    both = screens[0]
+    console = Console(both.fd, both.fd)
+    out, err = tmp_path / "out", tmp_path / "err"
+    console.follow([Source(str(out)), Source(str(err), STDERR)])
+    with out.open("ab", buffering=0) as o, err.open("ab", buffering=0) as e:
+        for i in range(500):
+            o.write(b"out ")
+            e.write(b"err ")
+            o.write(b"%d\n" % i)
+            e.write(b"%d\n" % i)
+    assert await console.drain()
+    console.close()
+    expected = sorted([b"out %d" % i for i in range(500)] + [b"err %d" % i for i in range(500)])
+    assert sorted(both.read_rest().splitlines()) == expected
+
+
+async def test_a_file_that_cannot_be_opened_is_said(
+    console: Console, screens: tuple[Screen, Screen], tmp_path: Path
+) -> None:
+    console.follow([Source(str(tmp_path / "absent" / "out"))])
+    await screens[0].until(b"absent/out cannot be shown: No such file or directory]\n")
+
+
+async def test_a_hung_log_directory_stops_neither_the_loop_nor_the_report(
+    screens: tuple[Screen, Screen], tmp_path: Path
+) -> None:
+    console = Console(screens[0].fd, screens[1].fd, stall_s=0.2)
+    fifo = tmp_path / "hung"
+    os.mkfifo(fifo)
+    console.follow([Source(str(fifo))])  # the reading thread hangs in open, as on a dead file server
+    begun = time.monotonic()
+    assert not await console.drain()
+    console.say("the report\n")
+    await screens[1].until(b"the report\n")
+    assert time.monotonic() - begun < 5
+    os.close(os.open(fifo, os.O_WRONLY))
+    console.close()
+
+
+WITHOUT_INOTIFY = """
+import asyncio, ctypes, os, sys
+from pathlib import Path
+libc = ctypes.CDLL(None)
+while libc.inotify_init1(0) >= 0:  # all that this user may have
+    pass
+from remuster.agent.output import Console, Source
+async def main():
+    reads, writes = os.pipe()
+    os.set_blocking(reads, False)
+    console = Console(writes, 2)
+    path = Path(sys.argv[1])
+    console.follow([Source(str(path))])
+    seen = b""
+    for i in range(3):
+        with path.open("ab") as f:
+            f.write(b"line %d\\n" % i)
+        while b"line %d\\n" % i not in seen:
+            await asyncio.sleep(0.01)
+            try:
+                seen += os.read(reads, 1000)
+            except BlockingIOError:
+                pass
+    print(await console.drain())
+asyncio.run(asyncio.wait_for(main(), 20))
+"""
+
+
+def test_without_inotify_it_ticks(tmp_path: Path) -> None:
+    code = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))" + WITHOUT_INOTIFY
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "out")], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout == "True\n", done.stderr

@@ -1,0 +1,177 @@
+"""The environment and the command line of a rank, as tables."""
+
+from __future__ import annotations
+
+import string
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remuster.agent.spec import JobSpec
+from remuster.agent.worker_env import RankPlace, hook_may_set, rank_argv, rank_env
+from remuster.rendezvous.records import Incarnation, Job, Member, NodeId, Phase, ResumePoint, Roster, Round
+
+SPEC = JobSpec(min_nodes=1, max_nodes=1, nproc=2, run_id="run-7", script="train.py", max_restarts=3, role="trainer")
+ROSTER = Roster(
+    Round(9),
+    (
+        Member(NodeId("a"), Incarnation(0x1A), "m1", 3, "10.0.0.1"),
+        Member(NodeId("b"), Incarnation(0x2B), "m2", 2, "10.0.0.2"),
+    ),
+)
+JOB = Job(Phase.RUNNING, Round(9), 1, 2, "launch", first=Round(7), master="10.0.0.1:41234")
+
+EXPECTED = {
+    "LOCAL_RANK": "1",
+    "RANK": "4",
+    "GROUP_RANK": "1",
+    "ROLE_NAME": "trainer",
+    "ROLE_RANK": "4",
+    "LOCAL_WORLD_SIZE": "2",
+    "WORLD_SIZE": "5",
+    "GROUP_WORLD_SIZE": "2",
+    "ROLE_WORLD_SIZE": "5",
+    "MASTER_ADDR": "10.0.0.1",
+    "MASTER_PORT": "41234",
+    "TORCHELASTIC_RESTART_COUNT": "2",
+    "TORCHELASTIC_MAX_RESTARTS": "3",
+    "TORCHELASTIC_RUN_ID": "run-7",
+    "TORCHELASTIC_USE_AGENT_STORE": "False",
+    "TORCHELASTIC_ERROR_FILE": "/logs/error.json",
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
+    "OMP_NUM_THREADS": "1",
+    "REMUSTER_RUN_ID": "run-7",
+    "REMUSTER_ROUND": "9",
+    "REMUSTER_ATTEMPT": "2",
+    "REMUSTER_INCARNATION": "2b",
+    "REMUSTER_NODE": "b",
+    "REMUSTER_TOKEN": "run-7/9/2b",
+}
+
+
+def test_the_whole_table() -> None:
+    env = rank_env(SPEC, RankPlace(JOB, ROSTER, 1, 1), "/logs/error.json", {"PATH": "/bin"})
+    assert env.set == EXPECTED
+    assert env.unset == ()
+    assert env.omp_defaulted
+
+
+def test_ranks_of_unequal_nodes_are_contiguous() -> None:
+    places = [(g, r) for g, m in enumerate(ROSTER.members) for r in range(m.slots)]
+    envs = [rank_env(SPEC, RankPlace(JOB, ROSTER, g, r), "", {}).set for g, r in places]
+    assert [e["RANK"] for e in envs] == ["0", "1", "2", "3", "4"]
+    assert [e["LOCAL_RANK"] for e in envs] == ["0", "1", "2", "0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("inherited", "slots", "expected", "defaulted"),
+    [({}, 2, "1", True), ({}, 1, None, False), ({"OMP_NUM_THREADS": "4"}, 2, None, False)],
+)
+def test_omp_threads(inherited: dict[str, str], slots: int, expected: str | None, defaulted: bool) -> None:
+    roster = Roster(Round(9), (replace(ROSTER.members[0], slots=slots),))
+    env = rank_env(SPEC, RankPlace(JOB, roster, 0, 0), "", inherited)
+    assert (env.set.get("OMP_NUM_THREADS"), env.omp_defaulted) == (expected, defaulted)
+
+
+def test_nccl_error_handling_is_inherited() -> None:
+    env = rank_env(SPEC, RankPlace(JOB, ROSTER, 0, 0), "", {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "3"})
+    assert env.set["TORCH_NCCL_ASYNC_ERROR_HANDLING"] == "3"
+
+
+def test_settings_of_agents_and_of_an_outer_launch_do_not_leak() -> None:
+    outer = {
+        "PET_NNODES": "4",
+        "REMUSTER_RESUME_FROM": "/old",
+        "REMUSTER_TOKEN": "outer/1/f",
+        "TORCHELASTIC_ERROR_FILE": "/outer/error.json",
+        "TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGUSR1",
+        "TORCH_HOME": "/t",
+        "HOME": "/root",
+    }
+    env = rank_env(SPEC, RankPlace(JOB, ROSTER, 0, 0), "/logs/error.json", outer)
+    assert env.unset == ("PET_NNODES", "REMUSTER_RESUME_FROM", "TORCHELASTIC_SIGNALS_TO_HANDLE")
+    assert env.set["REMUSTER_TOKEN"] == "run-7/9/1a"
+    assert env.set["TORCHELASTIC_ERROR_FILE"] == "/logs/error.json"
+
+
+def test_the_way_back_in() -> None:
+    spec = replace(SPEC, checkpoint_dir=Path("/ckpt"))
+    point = ResumePoint("/ckpt/step-000000000040", 40, "own", "digests", (("MY_SEED", "7"), ("RANK", "0")))
+    env = rank_env(spec, RankPlace(replace(JOB, resume=point), ROSTER, 0, 0), "", {}).set
+    assert env["REMUSTER_CHECKPOINT_DIR"] == "/ckpt"
+    assert env["REMUSTER_RESUME_FROM"] == "/ckpt/step-000000000040"
+    assert env["REMUSTER_RESUME_STEP"] == "40"
+    assert env["MY_SEED"] == "7"
+    assert env["RANK"] == "0"  # group rank 0, local rank 0: ours
+    env = rank_env(spec, RankPlace(replace(JOB, resume=point), ROSTER, 1, 0), "", {}).set
+    assert env["RANK"] == "3"  # a point written by another node cannot move it either
+    nothing = rank_env(spec, RankPlace(replace(JOB, resume=ResumePoint()), ROSTER, 0, 0), "", {}).set
+    assert "REMUSTER_RESUME_FROM" not in nothing
+    assert "REMUSTER_RESUME_STEP" not in nothing
+
+
+@pytest.mark.parametrize(
+    ("master", "addr", "port"), [("[fd00::1]:29500", "fd00::1", "29500"), ("fd00::1:29500", "fd00::1", "29500")]
+)
+def test_an_ipv6_master_is_written_without_brackets(master: str, addr: str, port: str) -> None:
+    env = rank_env(SPEC, RankPlace(replace(JOB, master=master), ROSTER, 0, 0), "", {}).set
+    assert (env["MASTER_ADDR"], env["MASTER_PORT"]) == (addr, port)
+
+
+@pytest.mark.parametrize("name", ["MY_SEED", "NCCL_DEBUG", "TORCH_NCCL_TRACE_BUFFER_SIZE", "OMP_NUM_THREADS", "LR"])
+def test_a_hook_may_set(name: str) -> None:
+    assert hook_may_set(name)
+
+
+RESERVED = """RANK WORLD_SIZE LOCAL_RANK GROUP_RANK NODE_RANK MASTER_ADDR MASTER_PORT LD_PRELOAD LD_LIBRARY_PATH
+PYTHONPATH PYTHONSTARTUP PATH HOME REMUSTER_TOKEN TORCHELASTIC_RUN_ID PET_NNODES BASH_ENV CUDA_VISIBLE_DEVICES
+ROCR_VISIBLE_DEVICES NCCL_NET_PLUGIN GLIBC_TUNABLES SLURM_PROCID lower 1X A-B A=B"""
+
+
+@pytest.mark.parametrize("name", [*RESERVED.split(), "", "A\n", "É"])
+def test_a_hook_may_not_set(name: str) -> None:
+    assert not hook_may_set(name)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, ("py", "-u", "train.py", "--x", "1")),
+        ({"module": True}, ("py", "-u", "-m", "train.py", "--x", "1")),
+        ({"no_python": True}, ("train.py", "--x", "1")),
+    ],
+)
+def test_command_lines(change: dict[str, bool], expected: tuple[str, ...]) -> None:
+    spec = replace(SPEC, python="py", script_args=("--x", "1"), **change)  # type: ignore[arg-type]
+    assert rank_argv(spec, 0) == expected
+
+
+@pytest.mark.parametrize(
+    ("arg", "expected"),
+    [
+        ("--local-rank=${local_rank}", "--local-rank=3"),
+        ("$local_rank/$local_rank.txt", "3/3.txt"),
+        (
+            "$local_rank2 ${local_rank2} ${local_rank $LOCAL_RANK",
+            "$local_rank2 ${local_rank2} ${local_rank $LOCAL_RANK",
+        ),
+        ("5$$ $HOME ${x", "5$$ $HOME ${x"),
+        ("$$local_rank $$$local_rank", "$$local_rank $$3"),
+        ("", ""),
+        ("\udcff\n$", "\udcff\n$"),
+    ],
+)
+def test_only_the_local_rank_is_put_in(arg: str, expected: str) -> None:
+    assert rank_argv(replace(SPEC, no_python=True, script_args=(arg,)), 3)[1:] == (expected,)
+
+
+@given(
+    st.text(alphabet="$loca_rnk{}{x ", max_size=30), st.lists(st.sampled_from(["$local_rank", "${local_rank}", "$$"]))
+)
+def test_torchrun_agrees_but_for_the_dollar_signs(text: str, parts: list[str]) -> None:
+    arg = text.join(parts) + text
+    ours = rank_argv(replace(SPEC, no_python=True, script_args=(arg,)), 3)[1]
+    assert string.Template(arg).safe_substitute(local_rank=3) == ours.replace("$$", "$")

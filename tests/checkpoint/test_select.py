@@ -1,0 +1,42 @@
+"""The stale-token rule: a step of round m is refused when a later round had resumed from before it."""
+
+from __future__ import annotations
+
+import pytest
+
+from remuster.checkpoint.select import History, Origin, judge
+
+
+@pytest.mark.parametrize(
+    ("round_", "step", "history", "accepted"),
+    [
+        pytest.param(1, 10, (), True, id="first round, nothing known"),
+        pytest.param(1, 10, ((1, None),), True, id="the newest round's own step"),
+        pytest.param(1, 10, ((1, None), (2, 10)), True, id="the next round resumed from this very step"),
+        pytest.param(1, 10, ((1, None), (2, 20)), True, id="the next round resumed from a later step"),
+        pytest.param(1, 10, ((1, None), (2, 5)), False, id="the next round resumed from an earlier step"),
+        pytest.param(1, 10, ((1, None), (2, None)), False, id="the next round started from nothing"),
+        pytest.param(1, 10, ((1, None), (2, 0)), False, id="step 0 is a step, and an earlier one"),
+        pytest.param(1, 10, ((1, None), (2, 10), (3, 5)), False, id="some later round, not only the next"),
+        pytest.param(1, 10, ((1, None), (2, 5), (3, 10)), False, id="it stays stale, wherever later ones resumed"),
+        pytest.param(2, 10, ((1, None), (2, None), (3, 10)), True, id="an earlier round says nothing about it"),
+        pytest.param(2, 10, ((3, 5), (1, 5), (2, 5)), False, id="the order of the history does not matter"),
+        pytest.param(3, 10, ((1, None), (2, 5)), True, id="a round that formed after all that are known"),
+        pytest.param(1, 0, ((1, None), (2, None)), False, id="step 0 when the next started from nothing"),
+    ],
+)
+def test_a_step_of_this_run(round_: int, step: int, history: History, accepted: bool) -> None:
+    assert judge(Origin("run", round_, step), "run", history).accepted is accepted
+
+
+def test_the_reason_names_both_rounds_and_where_the_later_one_resumed() -> None:
+    reason = judge(Origin("run", 1, 10), "run", ((1, None), (2, 5), (3, None))).reason
+    assert "published by round 1, but round 2 had already resumed from step 5" in reason
+    assert "from nothing" in judge(Origin("run", 2, 10), "run", ((3, None),)).reason
+
+
+@pytest.mark.parametrize("other", ["", "run-b", "Run"])
+def test_another_runs_step_carries_no_token_of_ours(other: str) -> None:
+    ruling = judge(Origin(other, 1, 10), "run", ((2, None),))
+    assert ruling.accepted
+    assert repr(other) in ruling.reason

@@ -1,0 +1,343 @@
+"""The command as a whole, with a body in the agent's place: what reaches it, and what is refused before it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from remuster.agent.spec import Backend, JobSpec, OnStoreLoss, SpecError, StoreAccess
+from remuster.launcher import cli
+from remuster.launcher.flags import FLAGS, LATER
+
+
+class Command:
+    """Runs command lines in a folder that holds t.py, and keeps what reached the agent."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder = folder
+        self.capsys = capsys
+        self.started: list[JobSpec] = []
+        self.stderr = ""
+
+    def run(self, line: str, args: list[str] | None = None, **environ: str) -> int:
+        def start(spec: JobSpec) -> int:
+            self.started.append(spec)
+            return 7
+
+        code = cli.run([*line.split(), *(args or [])], environ, start)
+        self.stdout, self.stderr = self.capsys.readouterr()
+        return code
+
+    def spec(self, line: str, args: list[str] | None = None, **environ: str) -> JobSpec:
+        assert self.run(line, args, **environ) == 7, self.stderr
+        return self.started[-1]
+
+    def refusal(self, line: str, args: list[str] | None = None, **environ: str) -> str:
+        """Return the one line that the command is refused with."""
+        assert self.run(line, args, **environ) == 2
+        assert not self.started
+        assert self.stderr.startswith("remuster: ")
+        assert self.stderr.count("\n") == 1
+        assert "; " in self.stderr
+        return self.stderr
+
+
+@pytest.fixture
+def command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    (tmp_path / "t.py").touch()
+    monkeypatch.chdir(tmp_path)
+    return Command(tmp_path, capsys)
+
+
+def test_a_plain_script_is_one_rank_without_a_server(command: Command) -> None:
+    spec = command.spec("t.py --lr 3")
+    made = spec.run_id
+    assert spec == JobSpec(
+        min_nodes=1, max_nodes=1, nproc=1, run_id=made, script="t.py", script_args=("--lr", "3"), standalone=True
+    )
+    assert spec.python == sys.executable
+    assert command.stderr == f"remuster: run id {made}\nremuster: ranks run {sys.executable}\n"
+    assert command.spec("t.py").run_id != made
+
+
+def test_everything_given_arrives(command: Command) -> None:
+    for name in ("ca", "crt", "key", "pw"):
+        (command.folder / name).touch()
+    spec = command.spec(
+        "--nnodes=2:4 --nproc-per-node=3 --rdzv-backend=etcd --rdzv-endpoint=a,b:1 --rdzv-id=run --fresh "
+        "--rdzv-conf=lease_ttl=6,kill_bound=1.5,last_call_timeout=2,join_timeout=9,launch_id=L,prefix=p,"
+        "ca_cert=ca,ssl_cert=crt,ssl_cert_key=key,username=u,password_file=pw "
+        "--max-restarts=2 --local-addr=10.0.0.9 --role=r --log-dir=logs --checkpoint-dir=ckpt "
+        "--resume-hook=pkg.mod:choose t.py"
+    )
+    assert spec == JobSpec(
+        min_nodes=2,
+        max_nodes=4,
+        nproc=3,
+        run_id="run",
+        script="t.py",
+        role="r",
+        backend=Backend.ETCD,
+        endpoints=(("a", 2379), ("b", 1)),
+        store=StoreAccess(
+            command.folder / "ca", command.folder / "crt", command.folder / "key", "u", command.folder / "pw"
+        ),
+        prefix="/p/",
+        launch_id="L",
+        fresh=True,
+        local_addr="10.0.0.9",
+        lease_ttl_s=6,
+        kill_bound_s=1.5,
+        last_call_timeout_s=2,
+        join_timeout_s=9,
+        max_restarts=2,
+        log_dir=command.folder / "logs",
+        checkpoint_dir=command.folder / "ckpt",
+        resume_hook="pkg.mod:choose",
+    )
+    assert (spec.grace_s, spec.on_store_loss) == (30, OnStoreLoss.FENCE)
+    assert (command.folder / "ckpt").stat().st_mode & 0o777 == 0o700
+
+
+SAMPLES = {
+    "nnodes": ("2", "3", lambda s: (s.min_nodes, s.max_nodes), (2, 2), (3, 3)),
+    "nproc-per-node": ("2", "3", lambda s: s.nproc, 2, 3),
+    "local-addr": ("a", "b", lambda s: s.local_addr, "a", "b"),
+    "role": ("a", "b", lambda s: s.role, "a", "b"),
+    "rdzv-backend": ("etcd-v2", "etcd", lambda s: s.backend, Backend.ETCD, Backend.ETCD),
+    "rdzv-endpoint": ("a", "b", lambda s: s.endpoints, (("a", 2379),), (("b", 2379),)),
+    "rdzv-id": ("a", "b", lambda s: s.run_id, "a", "b"),
+    "rdzv-conf": ("launch_id=a", "launch_id=b", lambda s: s.launch_id, "a", "b"),
+    "max-restarts": ("1", "2", lambda s: s.max_restarts, 1, 2),
+    "log-dir": ("a", "b", lambda s: s.log_dir and s.log_dir.name, "a", "b"),
+    "checkpoint-dir": ("a", "b", lambda s: s.checkpoint_dir and s.checkpoint_dir.name, "a", "b"),
+    "resume-hook": ("a:b", "c:d", lambda s: s.resume_hook, "a:b", "c:d"),
+    "retry-budget": ("hardware=1", "node=2", lambda s: s.retry_budget, (("hardware", 1),), (("node", 2),)),
+}
+SWITCHES = {
+    "standalone": lambda s: s.standalone,
+    "fresh": lambda s: s.fresh,
+    "module": lambda s: s.module,
+    "no-python": lambda s: s.no_python,
+}
+
+
+def test_the_samples_are_complete() -> None:
+    assert {f.name for f in FLAGS} - {"help", "version"} == set(SAMPLES) | set(SWITCHES)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_line_wins_over_the_variable_and_that_over_the_default(command: Command, name: str) -> None:
+    by_env, by_line, read, env_value, line_value = SAMPLES[name]
+    base = {"PET_RDZV_BACKEND": "etcd", "PET_RDZV_ID": "x"} | {"PET_" + name.replace("-", "_").upper(): by_env}
+    assert read(command.spec("t.py", **base)) == env_value
+    assert read(command.spec(f"--{name}={by_line} t.py", **base)) == line_value
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+def test_a_switch_can_be_set_by_variable_and_not_unset(command: Command, name: str) -> None:
+    variable, script = "PET_" + name.replace("-", "_").upper(), "true" if name == "no-python" else "t.py"
+    read = SWITCHES[name]
+    base = {"PET_RDZV_BACKEND": "etcd"}
+    assert read(command.spec(script, **base, **{variable: "1"})) is True
+    assert read(command.spec(f"--{name} {script}", **base, **{variable: "0"})) is True
+    if name != "no-python":
+        assert read(command.spec(script, **base, **{variable: "0"})) is False
+        assert read(command.spec(script, **base, **{variable: ""})) is False
+    command.started.clear()
+    assert f"{variable} is 'true'; set it to 1 or 0" in command.refusal(script, **base, **{variable: "true"})
+
+
+@pytest.mark.parametrize("name", sorted(LATER))
+def test_a_variable_of_torchruns_that_is_not_in_yet_is_no_silence(command: Command, name: str) -> None:
+    variable = "PET_" + name.replace("-", "_").upper()
+    assert f"{variable}, which stands for --{name}, is torchrun's and not in" in command.refusal(
+        "t.py", **{variable: "1"}
+    )
+    assert f"remuster: --{name} is torchrun's and not in remuster yet; " in command.refusal(f"--{name}=1 t.py")
+
+
+def test_zero_in_a_switch_that_is_not_in_yet_asks_for_nothing(command: Command) -> None:
+    command.spec("t.py", PET_RUN_PATH="0", PET_VIRTUAL_LOCAL_RANK="0")
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("", "no script given; write remuster"),
+        ("absent.py", "no script 'absent.py' in /"),
+        ("--no-python absent", "no program 'absent'"),
+        ("--no-python ./t.py", "no program './t.py'"),
+        ("-m --no-python t", "contradict each other"),
+        ("-m .t", "no module's name"),
+        ("--nnodes 1:2:3 t.py", "--nnodes is '1:2:3', which is not in MIN:MAX format"),
+        ("--nnodes= t.py", "--nnodes is ''"),
+        ("--nproc-per-node=many t.py", "Unsupported nproc_per_node value"),
+        ("--max-restarts=-1 t.py", "--max-restarts is -1; give 0 or more"),
+        ("--max-restarts=x t.py", "--max-restarts is 'x', which is no whole number"),
+        ("--rdzv-backend c10d t.py", "c10d is not in remuster yet; use --rdzv-backend etcd"),
+        ("--rdzv-backend static --nnodes 2 t.py", "static is not in remuster yet"),
+        ("--nnodes 2 t.py", "static (the default) is not in remuster yet"),
+        ("--nnodes 1:2 t.py", "static (the default) is not in remuster yet"),
+        ("--rdzv-endpoint h t.py", "static (the default) is not in remuster yet"),
+        ("--rdzv-backend zookeeper t.py", "--rdzv-backend is 'zookeeper', which is not registered"),
+        ("--rdzv-backend etcd --rdzv-endpoint= t.py", "--rdzv-endpoint is ''"),
+        ("--rdzv-backend etcd --rdzv-endpoint=a:x t.py", "--rdzv-endpoint holds 'a:x'"),
+        ("--rdzv-backend etcd --nnodes 2 t.py", "give --rdzv-id NAME, the same on all of them"),
+        ("--rdzv-backend etcd --nnodes 1:2 t.py", "give --rdzv-id NAME"),
+        ("--rdzv-id a/b t.py", "--rdzv-id is 'a/b'"),
+        ("--rdzv-id= t.py", "--rdzv-id is ''"),
+        ("--standalone --nnodes 2 t.py", "--standalone is one node and --nnodes asks for 2"),
+        ("--rdzv-conf lease_ttl=5 t.py", "give lease_ttl=6 or more"),
+        ("--rdzv-conf lease_ttl=1 t.py", "lease_ttl in --rdzv-conf is 1; give 2 or more"),
+        ("--rdzv-conf lease_ttl=5.5 t.py", "lease_ttl in --rdzv-conf is '5.5', which is no whole number"),
+        ("--rdzv-conf kill_bound=-1 t.py", "kill_bound in --rdzv-conf is '-1'"),
+        ("--rdzv-conf lease_ttl t.py", "write KEY=VALUE"),
+        ("--rdzv-conf cacert=absent t.py", "cacert in --rdzv-conf is 'absent', which is no file"),
+        ("--rdzv-conf cert=t.py t.py", "one of cert and key"),
+        ("--rdzv-conf cert=t.py,key=t.py t.py", "no cacert"),
+        ("--rdzv-conf protocol=https t.py", "asks for https and has no cacert"),
+        ("--rdzv-conf username=u t.py", "one of username and password_file"),
+        ("--rdzv-conf prefix=/ t.py", "prefix in --rdzv-conf is '/'"),
+        ("--checkpoint-dir t.py t.py", "--checkpoint-dir 't.py' cannot be used: it is not a directory"),
+        ("--checkpoint-dir t.py/x t.py", "--checkpoint-dir 't.py/x' cannot be used: not a directory"),
+        ("--checkpoint-dir /proc/x t.py", "--checkpoint-dir '/proc/x' cannot be used: no such file"),
+        ("--checkpoint-dir= t.py", "--checkpoint-dir is empty"),
+        ("--log-dir t.py t.py", "--log-dir 't.py' cannot be used: it is not a directory"),
+        ("--resume-hook absent-program t.py", "--resume-hook: no program 'absent-program'"),
+        ("--resume-hook=mod:1x t.py", "no program 'mod:1x'"),
+        ("--resume-hook= t.py", "the resume hook is empty"),
+        ("--resume-hook=' t.py", "No closing quotation"),
+        ("--retry-budget=nonsense=1 t.py", "--retry-budget is 'nonsense=1': "),
+        ("--retry-budget=hardware t.py", "--retry-budget is 'hardware': "),
+    ],
+)
+def test_refused_before_anything_starts(command: Command, line: str, says: str) -> None:
+    assert says in command.refusal(line)
+
+
+def test_a_refusal_names_the_variable_that_was_wrong(command: Command) -> None:
+    assert "PET_MAX_RESTARTS is 'x'" in command.refusal("t.py", PET_MAX_RESTARTS="x")
+    assert "PET_NNODES is '0'" in command.refusal("t.py", PET_NNODES="0")
+    assert "--nnodes is '0'" in command.refusal("--nnodes 0 t.py", PET_NNODES="2")
+    assert "PYTHON_EXEC is '/no/python'" in command.refusal("t.py", PYTHON_EXEC="/no/python")
+    assert "SLURM_JOB_ID is 'a/b'" in command.refusal("t.py", SLURM_JOB_ID="a/b")
+
+
+def test_script_arguments_arrive_byte_for_byte(command: Command) -> None:
+    args = ["--r=16", "", "--", "caf\udce9\n", "$local_rank", "--nnodes", "9", "-m", "y"]
+    assert command.spec("t.py", args).script_args == tuple(args)
+    assert command.spec("--standalone -- t.py", args).script_args == tuple(args)
+
+
+def test_a_script_with_a_strange_name(command: Command) -> None:
+    (command.folder / "caf\udce9 x").touch()
+    assert command.spec("--", ["caf\udce9 x"]).script == "caf\udce9 x"
+    command.started.clear()
+    assert "no script 'ab\\udce9\\nsent'" in command.refusal("--", ["ab\udce9\nsent"])
+
+
+def test_names_of_runs_and_launches(command: Command) -> None:
+    etcd = "--rdzv-backend etcd --nnodes 2"
+    slurm = {"SLURM_JOB_ID": "812", "SLURM_RESTART_COUNT": "3"}
+    assert command.spec(f"{etcd} t.py", **slurm).run_id == "812"
+    assert command.spec(f"{etcd} --rdzv-id x t.py", **slurm).run_id == "x"
+    assert command.spec("t.py", **slurm).launch_id == "812.3"
+    assert command.spec("t.py", SLURM_JOB_ID="812").launch_id == "812.0"
+    assert command.spec("--rdzv-conf launch_id=mine t.py", **slurm).launch_id == "mine"
+    assert command.spec("t.py").launch_id == ""
+
+
+def test_standalone(command: Command) -> None:
+    spec = command.spec("--standalone --nnodes 1:4 --rdzv-backend c10d --rdzv-endpoint h --rdzv-id kept t.py")
+    assert (spec.standalone, spec.backend, spec.endpoints) == (True, Backend.MEMORY, ())
+    assert (spec.min_nodes, spec.max_nodes, spec.run_id) == (1, 1, "kept")
+    assert "backend and endpoint given with it are not used" in command.stderr
+    assert command.spec("--rdzv-backend static --nnodes 1:1 t.py").standalone
+
+
+def test_old_names_of_etcd(command: Command) -> None:
+    for name in ("etcd-v2", "etcd-v3"):
+        spec = command.spec(f"--rdzv-backend {name} t.py")
+        assert (spec.backend, spec.endpoints, spec.standalone) == (Backend.ETCD, (("localhost", 2379),), False)
+        assert command.stderr.count(f"rendezvous backend {name} means etcd here") == 1
+    command.spec("--rdzv-backend etcd t.py")
+    assert "means etcd here" not in command.stderr
+
+
+def test_keys_that_are_not_ours_are_named_once(command: Command) -> None:
+    command.spec("--rdzv-conf='join_timeout=5,timeout=5,read_timeout=1' t.py")
+    assert command.stderr.count("timeout, read_timeout mean nothing here and are ignored") == 1
+
+
+def test_a_budget_lifts_the_launch_bound_unless_one_is_given(command: Command) -> None:
+    assert command.spec("t.py").bound_restarts
+    spec = command.spec("--retry-budget hardware=8 --retry-budget node=4 t.py")
+    assert (spec.retry_budget, spec.bound_restarts, spec.max_restarts) == ((("hardware", 8), ("node", 4)), False, 0)
+    assert command.spec("--retry-budget=node=4 --max-restarts=0 t.py").bound_restarts
+    assert command.spec("--retry-budget=node=4 t.py", PET_MAX_RESTARTS="1").bound_restarts
+
+
+def test_the_ranks_interpreter(command: Command) -> None:
+    other = command.folder / "venv"
+    assert command.spec("t.py", PYTHON_EXEC="/bin/echo").python == "/bin/echo"
+    assert "ranks run /bin/echo" in command.stderr
+    assert command.spec("t.py", VIRTUAL_ENV=str(other)).python == sys.executable
+    assert f"the active environment is {other}" in command.stderr
+    assert f"PYTHON_EXEC={other}/bin/python" in command.stderr
+    command.spec("t.py", VIRTUAL_ENV=sys.prefix, CONDA_PREFIX="/opt/conda")
+    assert "active environment" not in command.stderr
+    command.spec("--no-python true")
+    assert "ranks run" not in command.stderr
+
+
+def test_the_log_directory(command: Command) -> None:
+    assert command.spec("--log-dir=/dev/null t.py").log_dir is None
+    assert "what ranks write is always kept" in command.stderr
+    assert command.spec("--log-dir=a/b t.py").log_dir == command.folder / "a/b"
+
+
+def test_a_resume_hook_may_be_a_command(command: Command) -> None:
+    assert command.spec("", ["--resume-hook", "sh -c 'echo {}'", "t.py"]).resume_hook == "sh -c 'echo {}'"
+
+
+def test_a_directory_that_vanished_is_no_traceback(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = command.folder / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert "the current directory cannot be used" in command.refusal("t.py")
+    monkeypatch.chdir(command.folder)
+
+
+def test_version_and_help(command: Command) -> None:
+    assert command.run("--version --nnodes 2") == 0
+    assert command.stdout == "remuster 0.1.0\n"
+    assert command.run("--help t.py") == 0
+    for flag in FLAGS:
+        assert f"--{flag.name}" in command.stdout
+    assert not command.started
+    assert command.spec("t.py --help").script_args == ("--help",)
+
+
+def test_a_spec_that_contradicts_itself_is_refused() -> None:
+    def spec(**changes: object) -> JobSpec:
+        fields: dict[str, object] = {"min_nodes": 1, "max_nodes": 1, "nproc": 1, "run_id": "x", "script": "t"} | changes
+        return JobSpec(**fields)  # type: ignore[arg-type]
+
+    assert spec().fence_after_s == pytest.approx(11.735)
+    for wrong in (
+        {"min_nodes": 0},
+        {"min_nodes": 2},
+        {"nproc": 0},
+        {"max_restarts": -1},
+        {"min_nodes": 2, "max_nodes": 2},
+        {"backend": Backend.ETCD},
+        {"lease_ttl_s": 5},
+        {"kill_bound_s": 9.0},
+    ):
+        with pytest.raises(SpecError, match="; "):
+            spec(**wrong)
+    assert spec(lease_ttl_s=6).fence_after_s > 0

@@ -1,0 +1,147 @@
+"""What the text of a flag means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from remuster.launcher import devices, values
+from remuster.launcher.errors import UsageError
+
+
+@pytest.mark.parametrize(("text", "means"), [("1", (1, 1)), ("2:20", (2, 20)), ("3:3", (3, 3)), (" 2 : 4 ", (2, 4))])
+def test_nnodes(text: str, means: tuple[int, int]) -> None:
+    assert values.nnodes("--nnodes", text) == means
+
+
+@pytest.mark.parametrize("text", ["", "a", "0", "3:1", "1:2:3", "2:", ":2", "-1", "1.5", "1e3", "0:2", "١", "9" * 5000])
+def test_bad_nnodes(text: str) -> None:
+    with pytest.raises(UsageError, match=r"^PET_NNODES is .*MIN:MAX"):
+        values.nnodes("PET_NNODES", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "means"),
+    [
+        ("etcd1", (("etcd1", 2379),)),
+        ("10.0.0.1:1234", (("10.0.0.1", 1234),)),
+        ("[::1]:2380", (("::1", 2380),)),
+        ("[fe80::1%eth0]", (("fe80::1%eth0", 2379),)),
+        ("a, b:1 ,[::2]:3,", (("a", 2379), ("b", 1), ("::2", 3))),
+        ("a,a:2379,b", (("a", 2379), ("b", 2379))),
+        ("", ()),
+    ],
+)
+def test_endpoints(text: str, means: tuple[tuple[str, int], ...]) -> None:
+    assert values.endpoints("--rdzv-endpoint", text) == means
+
+
+@pytest.mark.parametrize(
+    "text", ["http://a:2379", "a:", "a:x", "a:0", "a:65536", "a:-1", "::1", "fe80::1:2379", "[::1", "[::1]2379",
+             "[a b]:1", "a b", "a/b", ":2379", "a:1:2", "[]:1"],
+)  # fmt: skip
+def test_bad_endpoints(text: str) -> None:
+    with pytest.raises(UsageError, match=r"^--rdzv-endpoint holds .*; "):
+        values.endpoints("--rdzv-endpoint", f"good,{text}")
+
+
+@pytest.mark.parametrize(
+    ("text", "known", "ignored"),
+    [
+        ("", {}, ()),
+        (
+            "'join_timeout=5,last_call_timeout=1,timeout=5'",
+            {"join_timeout": "5", "last_call_timeout": "1"},
+            ("timeout",),
+        ),
+        ('"lease_ttl=4", kill_bound = 1 ,', {"lease_ttl": "4", "kill_bound": "1"}, ()),
+        ("cacert='/a=b',launch_id=x=y", {"cacert": "/a=b", "launch_id": "x=y"}, ()),
+        ("ca_cert=a,ssl_cert=b,ssl_cert_key=c", {"cacert": "a", "cert": "b", "key": "c"}, ()),
+        ("read_timeout=1,is_host=0,read_timeout=2", {}, ("read_timeout", "is_host")),
+        ("launch_id=", {"launch_id": ""}, ()),
+    ],
+)
+def test_conf(text: str, known: dict[str, str], ignored: tuple[str, ...]) -> None:
+    assert values.conf("--rdzv-conf", text) == values.Conf(known, ignored)
+
+
+@pytest.mark.parametrize("text", ["timeout", "a=1,b", "=5"])
+def test_bad_conf(text: str) -> None:
+    with pytest.raises(UsageError, match="write KEY=VALUE"):
+        values.conf("--rdzv-conf", text)
+
+
+@pytest.mark.parametrize("text", ["", ".", "..", "a/b", "a\nb", "a\udcff", "x" * 129])
+def test_bad_run_id(text: str) -> None:
+    with pytest.raises(UsageError, match=r"^--rdzv-id is .*; "):
+        values.run_id("--rdzv-id", text)
+
+
+@pytest.mark.parametrize(("text", "means"), [("a", "/a/"), ("/remuster/", "/remuster/"), ("/x/y", "/x/y/")])
+def test_prefix(text: str, means: str) -> None:
+    assert values.prefix("prefix", text) == means
+
+
+@pytest.mark.parametrize(
+    ("parse", "text"),
+    [
+        (lambda t: values.whole("--max-restarts", t, 0), "x"),
+        (lambda t: values.whole("--max-restarts", t, 0), "-1"),
+        (lambda t: values.seconds("kill_bound", t), "nan"),
+        (lambda t: values.seconds("kill_bound", t), "inf"),
+        (lambda t: values.seconds("kill_bound", t), "-1"),
+        (lambda t: values.seconds("kill_bound", t), "soon"),
+        (lambda t: values.prefix("prefix", t), "/"),
+    ],
+)
+def test_bad_numbers(parse: Callable[[str], object], text: str) -> None:
+    with pytest.raises(UsageError, match="; give"):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    ("visible", "count"),
+    [("0,1,2", 3), ("", 0), ("-1", 0), ("0,-1,2", 1), ("GPU-1,GPU-2", 2), ("NoDevFiles", 0), ("3, 4", 2), ("1,1", 0)],
+)
+def test_visible_gpus_are_counted_as_cuda_counts_them(visible: str, count: int) -> None:
+    assert devices.gpus(visible) == count
+
+
+def test_the_driver_shows_a_folder_for_each_gpu(tmp_path: Path) -> None:
+    for bus in ("0000:07:00.0", "0000:0a:00.0"):
+        (tmp_path / bus).mkdir()
+    assert devices.by_driver(tmp_path) == 2
+    assert devices.by_driver(tmp_path / "absent") == 0
+
+
+def test_without_a_list_somebody_is_asked() -> None:
+    assert devices.gpus(None) == devices.by_driver()
+
+
+def test_nproc() -> None:
+    cores = devices.nproc("--nproc-per-node", "cpu", None)
+    assert cores >= 1
+    assert devices.nproc("--nproc-per-node", "4", None) == 4
+    assert devices.nproc("--nproc-per-node", "gpu", "0,1") == 2
+    assert devices.nproc("--nproc-per-node", "auto", "0,1,2") == 3
+    assert devices.nproc("--nproc-per-node", "auto", "") == cores
+
+
+@pytest.mark.parametrize(
+    ("text", "visible", "says"),
+    [
+        ("unknown", None, "Unsupported nproc_per_node value: --nproc-per-node is 'unknown'; give"),
+        ("xpu", None, "Unsupported nproc_per_node value"),
+        ("", None, "Unsupported nproc_per_node value"),
+        ("1.5", None, "Unsupported nproc_per_node value"),
+        ("0", None, "--nproc-per-node is 0; give 1 or more"),
+        ("-1", None, "--nproc-per-node is -1; give 1 or more"),
+        ("gpu", "", "this node has no GPU (CUDA_VISIBLE_DEVICES is ''); look at nvidia-smi"),
+    ],
+)
+def test_bad_nproc(text: str, visible: str | None, says: str) -> None:
+    with pytest.raises(UsageError) as refusal:
+        devices.nproc("--nproc-per-node", text, visible)
+    assert says in str(refusal.value)

@@ -1,0 +1,152 @@
+"""The node's lock, and the strays that a next start finds."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from remuster.agent.node_lock import LockFolderUnsafe, NodeBusy, NodeLock, NodeNotEmpty, lock_folder
+from remuster.agent.strays import NODE_VARIABLE, RUN_VARIABLE, sweep_strays
+
+pytestmark = pytest.mark.process
+
+LOCK = NodeLock("run/with slash ✓", "node 1")
+
+
+@pytest.fixture(autouse=True)
+def runtime(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+
+
+@pytest.fixture
+def old_guardian(until, tmp_path):
+    """The lock is held by a process whose agent is dead."""
+    program = (
+        "import asyncio, os, subprocess, sys\n"
+        "from remuster.agent.node_lock import NodeLock\n"
+        f"fd = asyncio.run(NodeLock({LOCK.run_id!r}, {LOCK.node!r}).acquire())\n"
+        "print(subprocess.Popen(['sleep', '60'], pass_fds=(fd,), stdout=2).pid)\n"
+    )
+    env = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run([sys.executable, "-c", program], env=env, stdout=subprocess.PIPE, text=True, check=True)
+    pid = int(done.stdout)
+    yield pid
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+async def test_the_lock_is_had_once_and_again_when_it_is_closed():
+    fd = await LOCK.acquire()
+    with pytest.raises(NodeBusy, match=rf"another agent \(pid {os.getpid()}\) of run 'run/with slash"):
+        await LOCK.acquire()
+    other = await NodeLock(LOCK.run_id, "node 2").acquire()
+    os.close(other)
+    os.close(fd)
+    os.close(await LOCK.acquire())
+    assert [p.stat().st_mode & 0o777 for p in lock_folder().iterdir()] == [0o600] * 2
+
+
+async def test_it_is_waited_for_while_an_old_guardian_finishes(old_guardian):
+    began = time.monotonic()
+    with pytest.raises(NodeNotEmpty, match="take this node out of service"):
+        await LOCK.acquire(bound_s=0.1)
+    assert time.monotonic() - began < 5
+    os.kill(old_guardian, signal.SIGKILL)
+    os.close(await LOCK.acquire(bound_s=10))
+
+
+async def test_an_agent_that_was_killed_does_not_hold_it_but_its_guardian_and_keeper_do(node, until):
+    one = node()
+    one.tell("hold", "run", "here")
+    one.wait("GuardianReady")
+    one.lease()
+    one.plant(hop=False)
+    lock = NodeLock("run", "here")
+    with pytest.raises(NodeBusy):
+        await lock.acquire()
+    one.kill("guardian", "keeper", signum=signal.SIGSTOP)
+    one.kill("agent")
+    with pytest.raises(NodeNotEmpty):
+        await lock.acquire(bound_s=0.1)
+    one.kill("guardian")
+    with pytest.raises(NodeNotEmpty):
+        await lock.acquire(bound_s=0.1)
+    one.kill("keeper", signum=signal.SIGCONT)
+    fd = await lock.acquire()
+    assert one.strangers() == set()
+    os.close(fd)
+
+
+async def test_a_second_guardian_holds_it_too(node):
+    one = node()
+    one.tell("hold", "run", "here")
+    one.wait("GuardianReady")
+    one.kill("guardian")
+    one.wait("GuardianGone")
+    again = one.wait("GuardianReady")
+    locked = [os.readlink(f) for f in Path(f"/proc/{again['pid']}/fd").iterdir() if f.is_symlink()]
+    assert [name for name in locked if name.endswith(".lock")]
+
+
+@pytest.mark.parametrize("how", ["open to others", "a link"])
+def test_a_folder_that_others_may_change_is_refused(how, tmp_path):
+    folder = tmp_path / "remuster"
+    if how == "a link":
+        (tmp_path / "elsewhere").mkdir(mode=0o700)
+        folder.symlink_to(tmp_path / "elsewhere")
+    else:
+        folder.mkdir()
+        folder.chmod(0o755)
+    with pytest.raises(LockFolderUnsafe, match="must be a folder of user"):
+        lock_folder()
+
+
+def stray(run, node):
+    return subprocess.Popen(["sleep", "30"], env={RUN_VARIABLE: run, NODE_VARIABLE: node}, start_new_session=True)
+
+
+def test_strays_of_this_run_and_node_are_killed_and_no_others():
+    ours = [stray("r1", "a"), stray("r1", "a")]
+    others = [stray("r1", "ab"), stray("r10", "a"), stray("r1", "b")]
+    keeper = subprocess.Popen(["sleep", "30"], env={RUN_VARIABLE: "r1", NODE_VARIABLE: "a"})
+    try:
+        found = sweep_strays("r1", "a", keeper.pid)
+        assert (found.killed, found.survivors) == (tuple(sorted(p.pid for p in ours)), ())
+        assert [p.wait(5) for p in ours] == [-signal.SIGKILL] * 2
+        assert [p.poll() for p in (*others, keeper)] == [None] * 4
+        assert sweep_strays("r1", "a", keeper.pid).killed == ()
+    finally:
+        for process in (*ours, *others, keeper):
+            process.kill()
+            process.wait()
+
+
+def test_all_three_are_killed_and_the_next_start_finds_what_is_left(node, oracle, until):
+    one = node(env={RUN_VARIABLE: "run", NODE_VARIABLE: "here"})
+    one.tell("hold", "run", "here")
+    group = one.wait("GuardianReady")["cgroup"]
+    one.lease()
+    one.plant(hop=group)  # without a cgroup nothing honest can be promised of what keeps forking
+    one.kill("keeper", "agent", "guardian", signum=signal.SIGSTOP)
+    one.kill("guardian", "agent", "keeper")
+    program = (
+        "import os\n"
+        "from remuster.agent.strays import sweep_strays\n"
+        "print(sweep_strays('run', 'here', os.getpid()).survivors)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=one.env,
+        stdout=subprocess.PIPE,
+        preexec_fn=oracle.enter,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "()\n"
+    assert oracle.pids() == set()

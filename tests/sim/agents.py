@@ -1,0 +1,359 @@
+"""One agent process in virtual time: the node machine, what its shell does with the actions, and the keepalives.
+
+Mirrors the shell: one loop (an inbox per source while it is stopped), one alarm of which the earliest time counts,
+keepalives sent by that very loop, a deadline that counts from when the acknowledged renewal was sent.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from remuster.agent import node
+from remuster.agent import node_words as words
+from remuster.agent.node_state import NodeState, Settings
+from remuster.health import wire
+from remuster.rendezvous.records import Incarnation, Job, Node, NodeId, Phase, Round, decode_roster
+
+from .guardian import Guardian, Rank
+from .seat import Seat
+from .store import GONE, Watching
+
+if TYPE_CHECKING:
+    from .world import World
+
+
+@dataclass(slots=True)
+class Machine:
+    """A computer: its clock runs at its own rate; all on it goes with its power."""
+
+    name: str
+    offset: float
+    rate: float
+    boot: int = 0
+
+
+class Alarm:
+    """The shell's alarm: the earliest time that was set since it last rang."""
+
+    def __init__(self, agent: Agent, ring: Callable[[], None]) -> None:
+        self.agent = agent
+        self.ring = ring
+        self.at = float("inf")
+        self.turn = 0
+
+    def set(self, at: float) -> None:
+        if at >= self.at:
+            return
+        self.at = at
+        self.turn += 1
+        turn, world = self.turn, self.agent.world
+        world.at(max(self.agent.world_time(at), world.now) + 1e-6, lambda: self._due(turn))
+
+    def _due(self, turn: int) -> None:
+        if turn == self.turn:
+            self.agent.post("timer", lambda: self._rang(turn))
+
+    def _rang(self, turn: int) -> None:
+        if turn == self.turn:
+            self.at = float("inf")
+            self.ring()
+
+
+class Agent:
+    """One process of the command on one node."""
+
+    def __init__(self, world: World, name: str, machine: Machine, slots: int, launch: str, fresh: bool) -> None:
+        self.world = world
+        self.name = name
+        self.machine = machine
+        self.slots = slots
+        self.launch = launch
+        self.alive = True
+        self.paused = False
+        self.cut = False
+        self.laggy_until = 0.0
+        self.slow_pipe_until = 0.0
+        self.leaving = False
+        self.inbox: dict[str, deque[Callable[[], None]]] = {}
+        self.alarm = Alarm(self, lambda: self.take(words.Tick(self.clock())))
+        self.guardian = Guardian(self)
+        self.guardians = [self.guardian]
+        self.lease = Incarnation(0)
+        self.deadline = 0.0
+        self.watching: Watching | None = None
+        self.seat: Seat | None = None
+        self.in_flight: set[str] = set()
+        cfg = world.cfg
+        record = Node(Incarnation(0), machine.name, str(machine.boot), f"10.0.0.{name}", slots, Round(0))
+        begin = Job(Phase.FORMING, Round(1), cfg.min_nodes, cfg.max_nodes, launch)
+        settings = Settings(cfg.keys, NodeId(name), record, begin, fresh, cfg.grace_s, cfg.patience_s)
+        world.note(name, "begins", f"launch {launch} on {machine.name}")
+        self.node, actions = node.begin(settings, self.clock())
+        self._do_all(actions)
+
+    @property
+    def inc(self) -> Incarnation:
+        return self.node.inc
+
+    def __repr__(self) -> str:
+        return f"{self.name}@{self.inc:x}"
+
+    # -- time and delays
+
+    def clock(self) -> float:
+        return self.machine.offset + self.machine.rate * self.world.now
+
+    def world_time(self, local: float) -> float:
+        return (local - self.machine.offset) / self.machine.rate
+
+    def watch_lag(self) -> float:
+        return self.world.net.watch_lag(self.world.now < self.laggy_until)
+
+    def pipe_lag(self) -> float:
+        return self.world.net.pipe_lag(self.world.now < self.slow_pipe_until)
+
+    # -- the loop
+
+    def post(self, source: str, fn: Callable[[], None]) -> None:
+        """Handle ``fn`` in the agent's loop: now, or in the order of its source when the process goes on."""
+        if not self.alive:
+            return
+        if self.paused:
+            self.inbox.setdefault(source, deque()).append(fn)
+        else:
+            fn()
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def thaw(self) -> None:
+        """Go on: what has piled up is handled source by source in any interleaving."""
+        self.paused = False
+        while self.alive and not self.paused and self.inbox:
+            source = self.world.rng.choice(sorted(self.inbox))
+            queue = self.inbox[source]
+            fn = queue.popleft()
+            if not queue:
+                del self.inbox[source]
+            fn()
+
+    def take(self, event: words.Event) -> None:
+        """Give the node machine an event and carry out what it wants."""
+        if not self.alive:
+            return
+        self.world.note(self.name, "<", event)
+        inc = self.node.inc
+        self.node, actions = self.world.rules.node(self, self.node, event)
+        if inc and self.node.inc != inc:
+            self._gave_up(inc)
+        self._do_all(actions)
+
+    def _gave_up(self, inc: Incarnation) -> None:
+        self.world.note(self.name, "is outside", inc)
+        self.world.stats["lease lost by a living agent"] += 1
+        self.lease = Incarnation(0)
+        self.in_flight.clear()
+        if self.watching:
+            self.watching.open = False
+        self.depose()
+
+    def depose(self) -> None:
+        if self.seat is not None:
+            self.seat.open = False
+            self.seat = None
+
+    def _do_all(self, actions: tuple[Any, ...]) -> None:
+        for action in actions:
+            if self.alive:
+                self._do(action)
+
+    # -- carrying out
+
+    def call(self, op: Callable[[], Any], done: Callable[[Any], None], *, is_txn: bool = False) -> None:
+        self.world.store.call(self, op, done, is_txn=is_txn)
+
+    def _do(self, action: Any) -> None:
+        world, store, keys = self.world, self.world.store, self.world.cfg.keys
+        if not isinstance(action, words.Wake):
+            world.note(self.name, ">", action)
+        match action:
+            case words.Grant():
+                self._grant()
+            case words.Reread():
+                name = keys.node(NodeId(self.name))
+
+                def read() -> tuple[Any, ...]:
+                    return store.tree.revision, *(store.range(k).one() for k in (keys.job, name, keys.leader))
+
+                def reread(found: tuple[Any, ...] | None) -> None:
+                    at = self.clock()
+                    self.take(words.Rereading(at, False) if found is None else words.Rereading(at, True, *found))
+
+                self.call(read, reread)
+            case words.Watch(revision=revision):
+                if self.watching:
+                    self.watching.open = False
+                self.watching = store.watch(self, frozenset((keys.job, keys.leader)), revision, self._watched)
+            case words.Submit(write=write):
+                inc = self.node.inc
+                self.submit(write, "node", lambda w, r: words.Wrote(self.clock(), w.kind, w.round, inc, r))
+            case words.RevokeOld(inc=old):
+                self.call(lambda: store.revoke(old), lambda _: None)
+            case words.ReadRoster(round=n):
+                self.call(lambda: store.range(keys.roster(n)), lambda found: self._roster(n, found))
+            case words.ReservePort(round=n):
+                world.after(world.rng.random() * 0.3, lambda: self.post("port", lambda: self._port(n)))
+            case words.Start():
+                inc = self.node.inc
+                self.guardian.tell(lambda: self.guardian.order(inc, action))
+            case words.Terminate(round=n):
+                self.guardian.tell(lambda: self.guardian.terminate(n))
+            case words.Kill(round=n):
+                self.guardian.tell(lambda: self.guardian.kill(n))
+            case words.AcknowledgeFence(inc=inc):
+                self.guardian.tell(lambda: self.guardian.acknowledge(inc))
+            case words.Collect(round=n, facts=facts):
+                found = words.Collected
+                world.after(
+                    world.rng.random() * 0.4,
+                    lambda: self.post("collect", lambda: self.take(found(self.clock(), n, wire.encode(facts)))),
+                )
+            case words.Lead(token=token):
+                self.depose()
+                self.seat = Seat(self, token)
+                world.stats["elected"] += 1
+            case words.Wake(at=at):
+                self.alarm.set(at)
+            case words.Exit(code=code, sentence=sentence, revoke=revoke):
+                self._exit(code, sentence, revoke)
+            case _:
+                raise AssertionError(f"the simulator does not know {action!r}")
+
+    def submit(self, wanted: Any, machine: str, make: Callable[[Any, Any], Any]) -> None:
+        """Send a write of the node's or the job's machine; its answer goes back to that machine."""
+        kind, seat, inc = f"{machine} {wanted.kind.value}({wanted.round})", self.seat, self.node.inc
+        self.world.truth.expect(kind not in self.in_flight, "machine", f"{self}: two {kind} writes under way at once")
+        self.in_flight.add(kind)
+        back = self.take if machine == "node" else seat.take if seat else None
+        assert back is not None
+
+        def done(result: Any) -> None:
+            if inc == self.node.inc:
+                self.in_flight.discard(kind)
+            if result is GONE:
+                self.take(words.LeaseLost(self.clock()))
+            else:
+                back(make(wanted, result))
+
+        txn = self.world.rules.write(self, wanted).txn
+        self.call(lambda: self.world.store.apply(txn, inc), done, is_txn=True)
+
+    def _watched(self, batch: Any) -> None:
+        for event in batch.events:
+            if event.key == self.world.cfg.keys.job:
+                self.take(words.JobSeen(self.clock(), event.kv))
+            elif self.alive:
+                self.take(words.LeaderSeen(self.clock(), event.kv))
+
+    def _roster(self, n: Round, found: Any) -> None:
+        kv = None if found is None else found.one()
+        roster = None if kv is None else decode_roster(kv.value)
+        self.take(words.RosterRead(self.clock(), n, roster, found is not None))
+
+    def _port(self, n: Round) -> None:
+        if self.world.net.port_fails():
+            self.take(words.PortFailed(self.clock(), n, "no port is free"))
+        else:
+            self.take(words.PortReserved(self.clock(), n, f"{self.name}:{self.world.rng.randint(20000, 60000)}"))
+
+    def guardian_lost(self) -> None:
+        """The guardian is dead and what it had is proven dead: a new one takes over."""
+
+        def lost() -> None:
+            n = self.node.round
+            self.guardian = Guardian(self)
+            self.guardians.append(self.guardian)
+            if self.lease:
+                inc, deadline = self.lease, self.deadline
+                self.guardian.tell(lambda: self.guardian.lease(inc, deadline))
+            self.take(words.GuardianLost(self.clock(), n))
+
+        self.world.after(self.pipe_lag(), lambda: self.post("guardian", lost))
+
+    # -- the lease
+
+    def _grant(self) -> None:
+        inc, sent = Incarnation(self.world.rng.getrandbits(40) + 1), self.clock()
+
+        def granted(answer: Any) -> None:
+            if answer is None:
+                self.take(words.Granted(self.clock(), Incarnation(0)))
+                return
+            self.lease = inc
+            self._renewed(inc, sent)
+            self._next_keepalive(inc, sent)
+            self.take(words.Granted(self.clock(), inc))
+
+        self.call(lambda: self.world.store.grant(inc), granted)
+
+    def _renewed(self, inc: Incarnation, sent: float) -> None:
+        deadline = self.deadline = self.world.cfg.timing.deadline(sent)
+        self.guardian.tell(lambda: self.guardian.lease(inc, deadline))
+
+    def _next_keepalive(self, inc: Incarnation, sent: float) -> None:
+        timing = self.world.cfg.timing
+        pause = max(timing.try_s / 4, sent + timing.keepalive_s - self.clock())
+        self.world.after(pause, lambda: self.post("timer", lambda: self._keepalive(inc, sent)))
+
+    def _keepalive(self, inc: Incarnation, sent: float) -> None:
+        if inc != self.lease:
+            return
+        trying = self.clock()
+
+        def answered(answer: Any) -> None:
+            if inc != self.lease:
+                return
+            if answer is GONE:
+                self.take(words.LeaseLost(self.clock()))
+                return
+            if answer is not None:
+                self._renewed(inc, trying)
+            self._next_keepalive(inc, sent if answer is None else trying)
+
+        self.call(lambda: self.world.store.keepalive(inc), answered)
+
+    # -- ends
+
+    def _exit(self, code: int, sentence: str, revoke: bool) -> None:
+        inc = self.lease
+        self.world.truth.exited(self, code, sentence)
+        if revoke and inc:
+            self.call(lambda: self.world.store.revoke(inc), lambda _: None)
+        self.stop()
+
+    def stop(self) -> None:
+        """End this process; its guardian sweeps what it may have left."""
+        self.alive = False
+        self.inbox.clear()
+        self.depose()
+        if self.watching:
+            self.watching.open = False
+        guardian = self.guardian
+        self.world.after(self.world.rng.random() * 0.05, guardian.orphan)
+
+    def lose_power(self) -> None:
+        """Everything of this process is gone at once."""
+        self.alive = False
+        self.depose()
+        if self.watching:
+            self.watching.open = False
+        for guardian in self.guardians:
+            guardian.alive, guardian.orphaned, guardian.crashed = False, True, False
+            for rank in list(guardian.ranks):
+                self.world.work.end(rank, -9)
+
+    def guardian_of(self, rank: Rank) -> Guardian:
+        return next(g for g in self.guardians if rank in g.ranks)

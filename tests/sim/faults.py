@@ -1,0 +1,277 @@
+"""Faults by kind, at times that the seed chose: at random, or right after the job has changed its phase."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from remuster.agent.node_words import LeaveAsked
+from remuster.rendezvous.records import Job, Phase
+
+from .agents import Agent, Machine
+
+if TYPE_CHECKING:
+    from .world import World
+
+KINDS = (
+    "rank failure",
+    "crash of agent",
+    "crash of guardian",
+    "power loss",
+    "pause",
+    "partition",
+    "store outage",
+    "lagging watch",
+    "slow guardian",
+    "leave",
+    "late join",
+    "restart",
+    "namesake",
+)
+OTHERS = ("thaw", "heal", "unknown outcome", "late message", "duplicate message", "new launch", "fresh")
+
+
+class Injector:
+    """Starts the agents, harms them, and heals all in the end."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.rng = world.rng
+        self.machines: dict[str, Machine] = {}
+        self.slots: dict[str, int] = {}
+        self.home: dict[str, Machine] = {}
+        self.launch = 1
+        self.coming = 0  # agents that are about to start
+        self.waiting: list[Callable[[], None]] = []  # faults for the next changes of phase
+        self.fair = False
+        self.extra = 0
+
+    # -- agents
+
+    def begin(self) -> None:
+        """Start the first agents and plan the faults."""
+        cfg, rng = self.world.cfg, self.rng
+        favourite = [rng.choice(KINDS) for _ in range(2)]
+        for i in range(cfg.nodes):
+            shared = i > 0 and rng.random() < 0.15
+            self.place(f"n{i}", self.home[f"n{i - 1}"] if shared else None, 2 if rng.random() < 0.25 else 1)
+            self.bring(f"n{i}", rng.random() * (20.0 if rng.random() < 0.1 else 3.0))
+        for _ in range(cfg.faults):
+            kind = rng.choice(KINDS) if rng.random() < 0.6 else rng.choice(favourite)
+            if rng.random() < 0.5:
+                self.world.after(rng.random() * cfg.fault_phase_s, lambda k=kind: self.strike(k))
+            else:
+                self.waiting.append(lambda k=kind: self.strike(k))
+
+    def place(self, name: str, machine: Machine | None = None, slots: int = 1) -> None:
+        """Give a node its machine: one of its own, unless another's is given."""
+        if machine is None:
+            number = len(self.machines)
+            rate = 1.0 + self.rng.uniform(-4e-4, 4e-4)
+            machine = self.machines[f"m{number}"] = Machine(f"m{number}", self.rng.uniform(1e3, 1e6), rate)
+        self.home[name], self.slots[name] = machine, slots
+
+    def bring(self, name: str, delay: float, machine: Machine | None = None, fresh: bool = False) -> None:
+        """Start the agent of a node after ``delay``, once its lock is free."""
+        self.coming += 1
+        self.world.after(delay, lambda: self._begin(name, machine or self.home[name], fresh))
+
+    def _begin(self, name: str, machine: Machine, fresh: bool) -> None:
+        same = [a for a in self.world.agents if a.name == name and a.machine is machine]
+        locked = any(a.alive for a in same) or (
+            self.world.rules.sweep_first and any(g.holds_lock for a in same for g in a.guardians)
+        )
+        if locked and any(a.alive and not a.leaving for a in same) and not self.world.truth.over:
+            self.coming -= 1  # it runs already
+            return
+        if locked:
+            self.world.after(0.5, lambda: self._begin(name, machine, fresh))
+            return
+        self.coming -= 1
+        agent = Agent(self.world, name, machine, self.slots[name], f"launch-{self.launch}", fresh)
+        self.world.agents.append(agent)
+
+    # -- faults
+
+    def phase_changed(self, job: Job) -> None:
+        """Let a waiting fault strike soon; begin the next launch when this one is over."""
+        if self.fair:
+            return
+        if self.waiting and self.rng.random() < 0.7:
+            self.world.after(self.rng.random() ** 2 * 2.0, self.waiting.pop())
+        if job.phase.over and self.launch < 3 and self.rng.random() < 0.7:
+            self.world.after(self.rng.random() * 6.0, lambda: self._relaunch(job.phase))
+
+    def _relaunch(self, phase: Phase) -> None:
+        fresh = phase is Phase.DONE or self.rng.random() < 0.3
+        self.launch += 1
+        self.world.faults["fresh" if fresh else "new launch"] += 1
+        self.world.note("world", "launch", self.launch)
+        self.world.work.begin_again(fresh)
+        for name in sorted(self.home):
+            self.bring(name, self.rng.random() * 6.0, fresh=fresh)
+
+    def strike(self, kind: str) -> None:
+        """Let a fault of ``kind`` happen, if there is something to happen to."""
+        if not self.fair and getattr(self, "_" + kind.replace(" ", "_"))():
+            self.world.faults[kind] += 1
+
+    def _some(self) -> Agent | None:
+        living = self.world.living()
+        if not living:
+            return None
+        leaders = [a for a in living if a.seat]
+        agent = self.rng.choice(leaders if leaders and self.rng.random() < 0.3 else living)
+        self.world.note("world", "FAULT", agent)
+        return agent
+
+    def _rank_failure(self) -> bool:
+        ranks = [r for r in self.world.work.living() if not r.killed]
+        if not ranks:
+            return False
+        self.world.work.end(self.rng.choice(ranks), self.rng.choice((1, 1, -11, -9)))
+        return True
+
+    def _crash_of_agent(self) -> bool:
+        agent = self._some()
+        if agent is None:
+            return False
+        self.world.note(agent.name, "CRASHES", "")
+        agent.stop()
+        if self.rng.random() < 0.5:
+            self.strike_restart(agent)
+        return True
+
+    def strike_restart(self, agent: Agent) -> None:
+        """Start the same node's agent again, on the same machine, soon."""
+        self.world.faults["restart"] += 1
+        self.bring(agent.name, self.rng.random() ** 2 * 6.0, agent.machine)
+
+    def _restart(self) -> bool:
+        dead = [a for a in self.world.agents if not a.alive and not a.leaving]
+        if not dead or self.world.truth.over:
+            return False
+        self.bring(self.rng.choice(dead).name, 0.0)
+        return True
+
+    def _crash_of_guardian(self) -> bool:
+        agent = self._some()
+        if agent is None or not agent.guardian.alive:
+            return False
+        self.world.note(agent.name, "GUARDIAN CRASHES", "")
+        agent.guardian.crash()
+        return True
+
+    def _power_loss(self) -> bool:
+        agent = self._some()
+        if agent is None:
+            return False
+        machine = agent.machine
+        self.world.note(machine.name, "LOSES POWER", "")
+        for other in self.world.agents:
+            if other.machine is machine:
+                other.lose_power()
+        machine.boot += 1
+        return True
+
+    def _pause(self) -> bool:
+        agent = self._some()
+        if agent is None or agent.paused:
+            return False
+        self.world.note(agent.name, "PAUSED", "")
+        agent.pause()
+        self.world.after(self.rng.choice((2.0, 12.0, 16.0, 30.0)) * (0.5 + self.rng.random()), lambda: self._thaw(agent))
+        return True
+
+    def _thaw(self, agent: Agent) -> None:
+        if agent.alive and agent.paused:
+            self.world.faults["thaw"] += 1
+            self.world.note(agent.name, "THAWS", "")
+            agent.thaw()
+
+    def _partition(self) -> bool:
+        agent = self._some()
+        if agent is None or agent.cut:
+            return False
+        self.world.note(agent.name, "CUT OFF", "")
+        agent.cut = True
+        self.world.after(self.rng.choice((3.0, 14.0, 30.0)) * (0.5 + self.rng.random()), lambda: self._mend(agent))
+        return True
+
+    def _mend(self, agent: Agent) -> None:
+        if agent.cut:
+            self.world.faults["heal"] += 1
+            self.world.note(agent.name, "HEALED", "")
+            agent.cut = False
+            self.world.store.poke()
+
+    def _store_outage(self) -> bool:
+        store = self.world.store
+        if store.out:
+            return False
+        self.world.note("store", "OUT", "")
+        store.go_out(down=self.rng.random() < 0.5)
+        self.world.after(self.rng.choice((3.0, 13.0, 25.0)) * (0.5 + self.rng.random()), self._back)
+        return True
+
+    def _back(self) -> None:
+        if self.world.store.out:
+            self.world.faults["heal"] += 1
+            self.world.note("store", "BACK", "")
+            self.world.store.come_back()
+
+    def _lagging_watch(self) -> bool:
+        agent = self._some()
+        if agent is None:
+            return False
+        agent.laggy_until = self.world.now + self.rng.uniform(5, 40)
+        return True
+
+    def _slow_guardian(self) -> bool:
+        agent = self._some()
+        if agent is None:
+            return False
+        agent.slow_pipe_until = self.world.now + self.rng.uniform(5, 40)
+        return True
+
+    def _leave(self) -> bool:
+        agent = self._some()
+        if agent is None or agent.leaving:
+            return False
+        self.world.note(agent.name, "ASKED TO LEAVE", "")
+        agent.leaving = True
+        agent.post("signal", lambda: agent.take(LeaveAsked(agent.clock(), self.rng.choice((0, 15)))))
+        return True
+
+    def _late_join(self) -> bool:
+        self.extra += 1
+        name = f"x{self.extra}"
+        self.place(name, slots=self.rng.choice((1, 1, 2)))
+        self.bring(name, 0.0)
+        return True
+
+    def _namesake(self) -> bool:
+        agent = self._some()
+        if agent is None:
+            return False
+        self.extra += 1
+        machine = self.machines[f"y{self.extra}"] = Machine(f"y{self.extra}", self.rng.uniform(1e3, 1e6), 1.0)
+        self.bring(agent.name, 0.0, machine)
+        return True
+
+    # -- the end of the harm
+
+    def heal(self) -> None:
+        """Nothing goes wrong from now on; most nodes that are down come back."""
+        self.fair = True
+        self.waiting.clear()
+        self.world.net.calm()
+        self._back()
+        for agent in list(self.world.agents):
+            agent.laggy_until = agent.slow_pipe_until = 0.0
+            self._mend(agent)
+            self._thaw(agent)
+        if not self.world.truth.over and self.rng.random() < 0.8:
+            for name in sorted(self.home):
+                if not any(a.alive and a.name == name for a in self.world.agents) and self.rng.random() < 0.9:
+                    self.bring(name, self.rng.random() * 3.0)

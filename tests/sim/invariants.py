@@ -1,0 +1,225 @@
+"""What must hold, checked from the ground truth of the simulator and never from what a machine believes.
+
+``Truth`` is told of every change of the store and of every birth and death of a rank; the numbers are the order's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any
+
+from remuster.agent.node_words import Start
+from remuster.rendezvous.records import Job, Phase, Roster, decode_job, decode_node, decode_roster
+from remuster.rendezvous.store import WatchBatch
+from remuster.rendezvous.tree import Tree
+
+from .guardian import Rank
+
+if TYPE_CHECKING:
+    from .agents import Agent
+    from .world import World
+
+F, R, S, D, X = Phase.FORMING, Phase.RUNNING, Phase.STOPPING, Phase.DONE, Phase.FAILED
+STEPS = {(F, R): 0, (R, R): 0, (R, S): 0, (S, F): 1, (S, X): 0, (F, X): 0, (R, D): 0, (X, F): 1, (D, F): 1}
+ONCE = "attempts history rounds evidence started finished".split()
+
+
+class Violation(AssertionError):
+    """An invariant does not hold; ``name`` is its short name."""
+
+    def __init__(self, name: str, what: str) -> None:
+        super().__init__(f"[{name}] {what}")
+        self.name = name
+
+
+class Truth:
+    """The ledger of what really happened."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.stats = world.stats
+        self.job: Job | None = None
+        self.rosters: dict[int, Roster] = {}
+        self.alive: dict[int, set[Rank]] = defaultdict(set)
+        self.starts: dict[int, tuple[Any, ...]] = {}
+        self.exited_zero: Counter[tuple[int, str, int]] = Counter()
+        self.promised: dict[int, int] = {}  # inc → ready
+        self.charges: Counter[int] = Counter()
+        self.stray = False  # what is applied now was delivered late, or for the second time
+        self.stray_keys: set[str] = set()
+        self.over: set[str] = set()
+        self.done: set[str] = set()
+
+    def expect(self, holds: bool, name: str, what: str) -> None:
+        """Raise ``Violation`` when ``holds`` is False."""
+        if not holds:
+            raise Violation(name, what)
+
+    def _living(self) -> list[Rank]:
+        return [r for ranks in self.alive.values() for r in ranks]
+
+    # -- ranks
+
+    def started(self, rank: Rank, action: Start) -> None:
+        """A rank has been forked: (1), (2), (6), (7)."""
+        n, expect = rank.round, self.expect
+        self.stats["rank starts checked"] += 1
+        expect(n in self.rosters, "1 one world", f"{rank} started, but that round was never formed")
+        newest = max(self.rosters)
+        expect(n == newest, "1 one world", f"{rank} started after round {newest} had formed")
+        others = [r for r in self._living() if r.round != n]
+        expect(not others, "1 one world", f"{rank} started while {others} live")
+        roster, name = self.rosters[n], rank.agent.name
+        index = next((i for i, m in enumerate(roster.members) if m.who == (name, rank.inc)), None)
+        expect(index is not None, "2 membership", f"{rank} started, but is no member of {roster}")
+        expect(index == action.index, "6 same start", f"{rank} has place {action.index}, not {index}")
+        own = (action.job.resume, action.job.master, action.roster)
+        first = self.starts.setdefault(n, own)
+        expect(own == first, "6 same start", f"{rank} starts from {own}, another rank of the round from {first}")
+        expect(bool(action.job.master), "6 same start", f"{rank} starts without a master address")
+        expect(action.roster == roster, "6 same start", f"{rank} starts with another roster than was written")
+        promise = self.promised.get(rank.inc, 0)
+        expect(n >= promise, "7 ready", f"{rank} started after ready({promise}) of its incarnation")
+        assert self.job is not None
+        expect(self.job.launch not in self.over, "4 over is over", f"{rank} started after its launch had ended")
+        self.alive[n].add(rank)
+
+    def ended(self, rank: Rank, status: int) -> None:
+        self.alive[rank.round].discard(rank)
+        if status == 0:
+            self.exited_zero[rank.round, rank.agent.name, rank.inc] += 1
+
+    # -- the store
+
+    def changed(self, batch: WatchBatch, before: Tree, after: Tree, inc: int | None) -> None:
+        """A revision was made, by incarnation ``inc``, or by an expiry or a revocation (None)."""
+        keys = self.world.cfg.keys
+        if inc is not None:
+            self.stats["writes applied"] += 1
+            self.expect(inc in after.leases, "5 lease", f"a write of {inc:x}, which has no lease, took effect: {batch}")
+        for event in batch.events:
+            if event.kv is None:
+                continue
+            if self.stray:
+                self.stats["late or doubled writes that took effect"] += 1
+                self.stray_keys.add(event.key)
+            if event.key.startswith(keys.nodes):
+                self._node(event.key[len(keys.nodes) :], decode_node(event.kv.value))
+            elif event.key == keys.job:
+                self._job(decode_job(event.kv.value), before, after)
+
+    def _node(self, name: str, record: Any) -> None:
+        inc, ready = record.inc, record.ready
+        self.stats["ready checked"] += 1
+        if inc not in self.promised:
+            left = [r for r in self._living() if r.agent.name == name]
+            self.expect(not left, "5 join after sweep", f"{name}@{inc:x} joins while {left} live")
+        before = self.promised.get(inc, 0)
+        self.expect(ready >= before, "7 ready", f"ready of {name}@{inc:x} falls from {before} to {ready}")
+        self.promised[inc] = ready
+        older = [r for r in self._living() if r.inc == inc and r.round < ready]
+        self.expect(not older, "7 ready", f"{name}@{inc:x} says ready({ready}) while {older} live")
+
+    def _job(self, new: Job, before: Tree, after: Tree) -> None:
+        old, expect = self.job, self.expect
+        self.job = new
+        if old is None:
+            expect((new.phase, new.round) == (F, 1), "2 rounds", f"the job begins as {new}")
+            return
+        n = new.round
+        expect(n >= old.round, "2 rounds", f"the round falls from {old.round} to {n}")
+        pair = (old.phase, new.phase)
+        expect(STEPS.get(pair) == n - old.round, "2 rounds", f"{old.phase.name}({old.round}) → {new.phase.name}({n})")
+        if old.phase.over:
+            expect(old.launch != new.launch, "4 over is over", f"launch {old.launch} goes on after {old.phase.name}")
+        expect(new.launch not in self.over, "4 over is over", f"launch {new.launch} has ended, and is {new.phase.name}")
+        self._budget(old, new, before)
+        if pair == (F, R):
+            self._formed(old, new, after)
+        elif pair != (R, R) or new.formed != old.formed:
+            expect(new.formed == old.formed, "2 rounds", f"the last formed round becomes {new.formed}: {old} → {new}")
+        if pair == (R, D):
+            for m in self.rosters[n].members:
+                zero = self.exited_zero[n, m.node, m.inc]
+                expect(zero == m.slots, "4 done", f"round {n} is done, but {zero} of {m.slots} ranks of {m.node} exited 0")
+            self.done.add(new.launch)
+        if new.phase.over:
+            self.over.add(new.launch)
+            self.stats[f"launches ended {new.phase.name}"] += 1
+        self.world.phase_changed(old, new)
+
+    def _formed(self, old: Job, new: Job, after: Tree) -> None:
+        n, keys, expect = new.round, self.world.cfg.keys, self.expect
+        self.stats["rounds formed"] += 1
+        expect(n not in self.rosters, "2 rounds", f"round {n} is formed twice")
+        kv = after.range(keys.roster(n)).one()
+        expect(kv is not None, "2 rounds", f"round {n} has no roster")
+        assert kv is not None
+        roster = self.rosters[n] = decode_roster(kv.value)
+        size = len(roster.members)
+        expect(old.min_nodes <= size <= old.max_nodes, "2 rounds", f"{size} nodes in {old.min_nodes}:{old.max_nodes}")
+        left = self._living()
+        expect(not left, "1 one world", f"round {n} is formed while {left} live")
+        for m in roster.members:
+            ready = self.promised.get(m.inc, 0)
+            expect(ready >= n, "2 membership", f"{m.node}@{m.inc:x} is chosen for round {n} with ready({ready})")
+        if old.formed:
+            here = {kv.key: kv.lease for kv in after.range(keys.nodes, keys.nodes + "\x7f").items}
+            for m in self.rosters[old.formed].members:
+                gone = here.get(keys.node(m.node)) != m.inc
+                self.stats["closes after a member was gone"] += gone
+                expect(gone or self.promised[m.inc] >= n, "1 one world", f"round {n} closed; {m.node} had not answered")
+            self.stats["closes after another round"] += 1
+        newest = self.world.work.newest()[1]
+        step = new.resume.step if new.resume else None
+        expect(step == newest, "8 resume", f"round {n} resumes from {step}, the newest checkpoint is {newest}")
+
+    def _budget(self, old: Job, new: Job, before: Tree) -> None:
+        spent, was = (sum(k for _, k in job.spent) for job in (new, old))
+        n = old.round
+        if spent == was or (old.phase.over and spent == 0):
+            return
+        self.charges[n] += spent - was
+        self.stats["charges"] += 1
+        self.expect(self.charges[n] == 1, "3 budget", f"round {n} is charged {self.charges[n]} times")
+        self.expect(old.phase is S, "3 budget", f"a charge in {old.phase.name}({n})")
+        limit = self.world.cfg.budget
+        self.expect(new.charged <= limit, "3 budget", f"{new.charged} charges in launch {new.launch}, {limit} allowed")
+        leave = old.cause is not None and old.cause.kind == "leave"
+        self.expect(not leave, "3 budget", f"round {n} ended by a leave and is charged")
+        start, end = self.world.cfg.keys.reports("started", n)
+        started = len(before.range(start, end).items)
+        members = len(self.rosters[n].members)
+        self.expect(started == members, "3 budget", f"round {n} is charged; {started} of {members} had started")
+
+    def choosing(self, n: int) -> None:
+        """A leader asks for the resume point of round ``n``: (8)."""
+        older = [r for r in self._living() if r.round < n]
+        self.stats["resume choices checked"] += 1
+        self.expect(not older, "8 resume", f"the resume point of round {n} is chosen while {older} live")
+
+    # -- the command
+
+    def exited(self, agent: Agent, code: int, sentence: str) -> None:
+        self.world.note(agent.name, "EXIT", (code, sentence))
+        self.stats[f"exit {code}"] += 1
+        left = [r for r in self._living() if r.agent is agent]
+        self.expect(not left, "4 nothing is left", f"{agent} exits while {left} live")
+        if code == 0 and not agent.leaving:
+            seen = agent.node.job.job.launch if agent.node.job else agent.launch
+            self.expect(seen in self.done, "4 done", f"{agent} exits 0, but launch {seen} is not done")
+
+    def left_over(self, tree: Tree) -> None:
+        """At the end: only what the protocol keeps is in the store: (10)."""
+        keys, job = self.world.cfg.keys, self.job
+        if job is None:
+            return
+        for kv in tree.range(keys.prefix, keys.end).items:
+            kind, _, rest = kv.key[len(keys.prefix) :].partition("/")
+            if kind not in ("rounds", "evidence", "started", "finished"):
+                self.expect(kind in ("job", "leader", "nodes", *ONCE), "10 left over", f"{kv.key} is left")
+                continue
+            n = int(rest.partition("/")[0])
+            self.stats["left-over keys checked"] += 1
+            expected = n >= job.formed or kv.key in self.stray_keys
+            self.expect(expected, "10 left over", f"{kv.key} is left, the last formed round is {job.formed}")

@@ -1,0 +1,52 @@
+"""What a plant may replace in the simulator: the machines' steps, their writes, the guardian's rule, the sweep.
+
+The default is the product as it is. A plant is another ``Rules`` value, so a wrong reading of the protocol is played
+without touching a line of the product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from remuster.agent import node
+from remuster.agent.fence import Fence
+from remuster.agent.node_state import NodeState
+from remuster.rendezvous import leader
+from remuster.rendezvous.writes import Write
+
+if TYPE_CHECKING:
+    from .agents import Agent
+
+Actions = tuple[Any, ...]
+
+
+def node_step(_agent: Agent, state: NodeState, event: Any) -> tuple[NodeState, Actions]:
+    """The node machine as the product has it."""
+    return node.step(state, event)
+
+
+def leader_step(_agent: Agent, state: leader.Leader, event: Any) -> tuple[leader.Leader, Actions]:
+    """The job machine as the product has it."""
+    return leader.step(state, event)
+
+
+def write(_agent: Agent, wanted: Write) -> Write:
+    """Every write as the machine made it."""
+    return wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How this run's agents behave."""
+
+    name: str = "the product"
+    node: Callable[[Agent, NodeState, Any], tuple[NodeState, Actions]] = node_step
+    leader: Callable[[Agent, leader.Leader, Any], tuple[leader.Leader, Actions]] = leader_step
+    write: Callable[[Agent, Write], Write] = write
+    may_start: Callable[[Fence, int, float], str | None] = Fence.may_start
+    fences: bool = True  # the guardian kills at the deadline
+    kill_cancels: bool = True  # a kill drops starts that are queued before it
+    sweep_first: bool = True  # a new agent waits until the old guardian has proven its ranks dead
+    newest_at_start: bool = False  # every node takes the newest checkpoint when its ranks start

@@ -1,0 +1,109 @@
+"""The shell of the job machine in virtual time, with stubs for the judge and for the choice of a resume point."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from remuster.agent.node_words import RevokeOld
+from remuster.rendezvous import leader
+from remuster.rendezvous.records import Memory, Outcome, ResumePoint
+from remuster.rendezvous.snapshot import Snapshot
+from remuster.rendezvous.store import Range
+from remuster.rendezvous.writes import Charge
+
+from .store import Watching
+
+if TYPE_CHECKING:
+    from .agents import Agent
+
+AGAIN_S = 0.2
+
+
+class Seat:
+    """One term of one leader: it ends when the machine deposes itself or the agent's lease is gone."""
+
+    def __init__(self, agent: Agent, token: int) -> None:
+        from .agents import Alarm
+
+        self.agent = agent
+        self.world = agent.world
+        self.token = token
+        self.open = True
+        self.said = ""
+        self.watching: Watching | None = None
+        self.alarm = Alarm(agent, lambda: self.take(leader.Tick(agent.clock())))
+        self.state = leader.Leader(agent.node.own, self.world.cfg.limits, Snapshot(self.world.cfg.keys))
+        self._read()
+
+    def _read(self) -> None:
+        keys, store = self.world.cfg.keys, self.world.store
+        self.agent.call(lambda: store.range(keys.prefix, keys.end), self._found)
+
+    def _found(self, found: Range | None) -> None:
+        if not self.open:
+            return
+        if found is None:
+            self.world.after(AGAIN_S, lambda: self.agent.post("timer", lambda: self._read() if self.open else None))
+            return
+        self.take(leader.Elected(self.agent.clock(), self.token, found))
+        if self.open:
+            self.watching = self.world.store.watch(self.agent, None, found.revision + 1, self._changed)
+
+    def _changed(self, batch: Any) -> None:
+        self.take(leader.Changed(self.agent.clock(), batch))
+
+    def take(self, event: leader.Event) -> None:
+        """Give the job machine an event and carry out what it wants."""
+        if not self.open:
+            if self.watching:
+                self.watching.open = False
+            return
+        if not isinstance(event, leader.Changed):
+            self.world.note(self.agent.name, "leader <", event)
+        self.state, actions = self.world.rules.leader(self.agent, self.state, event)
+        for action in actions:
+            self._do(action)
+
+    def _do(self, action: Any) -> None:
+        world, agent = self.world, self.agent
+        if not isinstance(action, leader.Wake):
+            world.note(agent.name, "leader >", action)
+        match action:
+            case leader.Submit(write=write):
+                self.said = write.reason
+                agent.submit(write, "leader", lambda w, r: leader.Wrote(agent.clock(), w.kind, r))
+            case leader.Conclude():
+                world.after(world.rng.random() * 0.5, lambda: agent.post("judge", lambda: self._conclude(action)))
+            case leader.SelectResume(round=n):
+                world.truth.choosing(n)
+                world.after(world.rng.random() * 1.0, lambda: agent.post("judge", lambda: self._select(n)))
+            case leader.Wake(at=at, reason=reason):
+                self.said = reason
+                self.alarm.set(at)
+            case leader.Depose():
+                world.stats["deposed"] += 1
+                agent.depose()
+            case RevokeOld(inc=inc):
+                agent.call(lambda: world.store.revoke(inc), lambda _: None)
+            case _:
+                raise AssertionError(f"the simulator does not know {action!r}")
+
+    def _conclude(self, ask: leader.Conclude) -> None:
+        """Charge each failed round, unless a node left or not all had started; stop when the budget is spent."""
+        job, at = ask.job, self.agent.clock()
+        kept = Charge(job.spent, job.charged, job.memory)
+        if ask.done:
+            self.take(leader.Concluded(at, ask.round, False, kept, Outcome(0, "done"), b"{}", True))
+            return
+        free = not ask.all_started or (job.cause is not None and job.cause.kind == "leave")
+        if free:
+            charge = Charge(job.spent, job.charged, Memory(free=job.memory.free + 1))
+            self.take(leader.Concluded(at, ask.round, True, charge, Outcome(0, ""), b"{}"))
+            return
+        retry = job.charged < self.world.cfg.budget
+        spent = sum(n for _, n in job.spent) + 1
+        charge = Charge((("unknown", spent),), job.charged + 1, Memory())
+        self.take(leader.Concluded(at, ask.round, retry, charge, Outcome(1, "budget spent"), b"{}"))
+
+    def _select(self, n: int) -> None:
+        self.take(leader.Resumed(self.agent.clock(), n, ResumePoint(*self.world.work.newest())))

@@ -1,0 +1,82 @@
+"""Events, actions and records in few words: for the traces of failed schedules and for the stories."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from remuster.agent import node_words as words
+from remuster.rendezvous import leader
+from remuster.rendezvous.records import Job, Roster, decode_job
+from remuster.rendezvous.store import KeyValue
+
+
+def job(record: Job) -> str:
+    """Say a job record: its phase and round, and what changed hands."""
+    said = f"{record.phase.value}({record.round})"
+    if record.cause:
+        said += f" {record.cause.kind} on {record.cause.node}"
+    if record.outcome:
+        said += f" exit {record.outcome.exit_code}"
+    if record.master:
+        said += f" at {record.master.partition(':')[0]}"
+    if record.resume and record.resume.step >= 0:
+        said += f" from step {record.resume.step}"
+    return said
+
+
+def members(roster: Roster) -> str:
+    """Say who runs, in rank order, and who stands by."""
+    spares = f" spare {' '.join(m.node for m in roster.spares)}" if roster.spares else ""
+    return " ".join(m.node for m in roster.members) + spares
+
+
+def tell(about: Any) -> str:
+    """Say anything of a trace in a line."""
+    match about:
+        case words.JobSeen(kv=kv):
+            return f"job {_job(kv)}"
+        case words.LeaderSeen(kv=kv):
+            return f"leader {kv.value.decode() if kv else 'nobody'}"
+        case words.Wrote(kind=kind, round=n, result=result):
+            return f"wrote {kind.value}({n}) {_result(result)}"
+        case words.Rereading(found=found, job=kv, node=node, leader=lead):
+            if not found:
+                return "reread: no answer"
+            lease = f"{node.lease:x}" if node else "absent"
+            return f"reread: job {_job(kv)}, me {lease}, leader {lead.value.decode() if lead else 'nobody'}"
+        case words.RosterRead(round=n, roster=roster, found=found):
+            return f"roster({n}) {members(roster) if roster else 'absent' if found else 'no answer'}"
+        case words.Submit(write=write) | leader.Submit(write=write):
+            return f"submit {write.kind.value}({write.round}): {write.reason}"
+        case words.Start(round=n, index=index, job=record):
+            return f"start({n}) as {index}, {job(record)}"
+        case leader.Wrote(kind=kind, result=result):
+            return f"wrote {kind.value} {_result(result)}"
+        case leader.Conclude(round=n, lost=lost, all_started=started):
+            return f"conclude({n}) lost {' '.join(lost) or '-'}, all started: {started}"
+        case leader.Concluded(round=n, retry=retry, charge=charge):
+            return f"concluded({n}) retry {retry}, charged {charge.charged}"
+        case leader.SelectResume(round=n, roster=roster):
+            return f"select resume({n}) for {members(roster)}"
+        case leader.Elected(token=token):
+            return f"elected, token {token}"
+        case str():
+            return about
+    return _plain(about)
+
+
+def _job(kv: KeyValue | None) -> str:
+    return "absent" if kv is None else f"{job(decode_job(kv.value))} #{kv.mod_revision}"
+
+
+def _result(result: Any) -> str:
+    return "outcome unknown" if result is None else "ok" if result.succeeded else "guard failed"
+
+
+def _plain(about: Any) -> str:
+    slots = getattr(type(about), "__slots__", None)
+    if not slots or isinstance(about, Enum):
+        return str(about)[:160]
+    said = (f"{k}={getattr(about, k)!s:.60}" for k in slots if k != "at")
+    return f"{type(about).__name__}({', '.join(said)})"
