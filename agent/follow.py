@@ -13,6 +13,7 @@ import queue
 import select
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from .console import Lane
@@ -117,11 +118,12 @@ class _File:
 class Follower:
     """The thread. Its state is its own; ``moved``, the bytes read so far, may be looked at by others."""
 
-    def __init__(self, bell: Bell, lanes: dict[int, Lane]) -> None:
+    def __init__(self, bell: Bell, lanes: dict[int, Lane], watching: Callable[[], OneShot]) -> None:
         self.moved = 0
         self.requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
         self._bell = bell
         self._lanes = lanes
+        self._watching = watching
         self._files: list[_File] = []
         self._drain: Drain | None = None
         self._notify: OneShot | None = None
@@ -131,7 +133,7 @@ class Follower:
         poll = select.poll()
         poll.register(self._bell.fd, select.POLLIN)
         with contextlib.suppress(OSError):
-            self._notify = OneShot()
+            self._notify = self._watching()
             poll.register(self._notify.fd, select.POLLIN)
         going = True
         while going:
@@ -250,7 +252,7 @@ class Follower:
                 skipped += start - file.at
                 file.at = os.lseek(file.fd, start, os.SEEK_SET)
         if skipped:
-            pass
+            lane.skip(skipped)
 
     def _finish_drain(self) -> None:
         if self._drain is None or any(file.end is not None and not file.done() for file in self._files):

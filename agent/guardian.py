@@ -22,7 +22,7 @@ from . import cgroup, proc
 from .fence import Fence
 from .linux import NEVER, BootTimer, become_subreaper, boottime, read_signals, retitle, signal_file
 from .rank import DISMISSED, Order, become
-from .sweep import kill_all, reap, survivors, sweep
+from .sweep import kill_all, pause_s, reap, survivors, sweep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ _AFTERLIFE_S = 1e9  # with the agent gone nobody waits for an answer: sweep unti
 class Killing:
     """A sweep in progress: until when it may take, and what to say once nothing is left."""
 
-    __slots__ = ("end_s", "pause_ms", "words")
+    __slots__ = ("began_s", "end_s", "words")
 
     def __init__(self) -> None:
+        self.began_s = boottime()
         self.end_s = NEVER
-        self.pause_ms = 1
         self.words: list[tuple[Word, ...]] = []
 
 
@@ -74,7 +74,7 @@ class Guardian:
     def serve(self) -> None:
         """Guard until the agent has gone or says goodbye, then leave nothing behind."""
         while not self.orphaned and not (self.leaving and self.killing is None):
-            ready = {fd for fd, _ in self.poll.poll(self.killing.pause_ms if self.killing else None)}
+            ready = {fd for fd, _ in self.poll.poll(1000 * pause_s(self.killing.began_s) if self.killing else None)}
             # What the clock says comes before what the agent says: a deadline that has passed is a fence,
             # even when a later one waits in the socket.
             if self.timer.fd in ready:
@@ -263,7 +263,6 @@ class Guardian:
         kill_all(proc.below(os.getpid()))
         empty = self._reap()
         if not empty and boottime() < killing.end_s:
-            killing.pause_ms = min(2 * killing.pause_ms, 20)
             return
         self.killing = None
         left = () if empty else survivors()

@@ -170,16 +170,17 @@ class Keeper:
         victims = [*orphans, *proc.below(guardian)] if guardian else orphans
         for orphan in orphans:
             victims += proc.below(orphan)
-        victims = [pid for pid in victims if proc.alive(pid)]
-        stuck = not guardian or not proc.alive(guardian) or proc.stopped(guardian)
-        for group in cgroup.of_guardian(self.page.last_guardian) if victims else ():
+        if not any(proc.alive(pid) for pid in reversed(victims)):  # the dead ones, not yet reaped, come first
+            return False
+        for group in cgroup.of_guardian(self.page.last_guardian):
             cgroup.kill(group)
-        if stuck and proc.stopped(self.agent):
-            victims += [guardian, self.agent] if guardian else [self.agent]  # nobody is left to carry on
-        elif guardian and proc.stopped(guardian):
+        stuck = not guardian or not proc.alive(guardian) or proc.stopped(guardian)
+        if stuck and guardian:
             victims.append(guardian)
+        if stuck and proc.stopped(self.agent):
+            victims.append(self.agent)  # nobody is left to carry on
         kill_all(victims)
-        return bool(victims)
+        return True
 
     def _sweep(self, patience_s: float) -> tuple[int, ...]:
         groups = cgroup.of_guardian(self.page.last_guardian)

@@ -17,6 +17,7 @@ from pathlib import Path
 from . import proc
 from .linux import boottime
 
+_DYING_S = 1.0  # what was killed a moment ago is still alive for one
 _LOOK_EVERY_S = 0.02  # flock has no event to wait for; only while an old guardian finishes
 
 
@@ -53,18 +54,18 @@ class NodeLock:
         path = lock_folder() / f"{self.tag}.lock"
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            await self._wait(fd, path, boottime() + bound_s)
+            await self._wait(fd, path, boottime() + _DYING_S, boottime() + bound_s)
         except BaseException:
             os.close(fd)
             raise
         return fd
 
-    async def _wait(self, fd: int, path: Path, end_s: float) -> None:
+    async def _wait(self, fd: int, path: Path, busy_s: float, end_s: float) -> None:
         while not _try_lock(fd):
             holder = os.pread(fd, 100, 0).decode("ascii", "replace").split()
             if len(holder) == 2 and holder[0].isdigit():
                 pid = int(holder[0])
-                if proc.alive(pid) and proc.start_ticks(pid) == holder[1]:
+                if boottime() >= busy_s and proc.alive(pid) and proc.start_ticks(pid) == holder[1]:
                     raise NodeBusy(
                         f"another agent (pid {pid}) of run {self.run_id!r} is on this node as {self.node!r}. "
                         "Wait for it, stop it, or give this one another node name."

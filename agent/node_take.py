@@ -152,7 +152,8 @@ def _later(s: NodeState, at: float) -> NodeState:
 def _job(s: NodeState, kv: KeyValue | None) -> NodeState:
     if kv is None or (s.job is not None and (kv.mod_revision <= s.job.mod or s.job.job.phase.over)):
         return s  # an end that was seen stays the end: what a next launch does with the run is not for this agent
-    return replace(s, job=Seen(decode_job(kv.value), kv.mod_revision))
+    job = decode_job(kv.value)
+    return replace(s, job=Seen(job, kv.mod_revision), launch=s.launch or job.launch)
 
 
 def _leader(s: NodeState, kv: KeyValue | None, at: float) -> NodeState:
@@ -226,9 +227,12 @@ def _enter(s: NodeState, event: Rereading) -> tuple[NodeState, tuple[Action, ...
             )
         return _later(s, event.at), (Wake(event.at + AGAIN_S, f"node name {cfg.node!r} is held by another machine"),)
     job = None if event.job is None else decode_job(event.job.value)
-    how = standing(job, cfg.begin, cfg.fresh)
+    if s.launch and (job is None or job.launch != s.launch):
+        why = "its launch ended while this agent was cut off: the outcome is unknown; see the other nodes' reports"
+        return replace(s, exiting=True), (Exit(UNKNOWN, why, True),)
+    how = standing(job, cfg.begin if not s.launch else replace(cfg.begin, launch=s.launch), cfg.fresh)
     if isinstance(how, Over):
-        mine = job is not None and job.launch == cfg.begin.launch
+        mine = job is not None and job.launch in (cfg.begin.launch, s.launch)
         code = how.outcome.exit_code if mine else 2
         return replace(s, exiting=True), (Exit(code, how.sentence, True),)
     record = replace(cfg.record, inc=s.inc, ready=how.ready)

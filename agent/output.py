@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from .console import STALL_S, Lane
 from .follow import STDERR, STDOUT, Bell, Drain, Follow, Follower, GiveUp, Request, Source, Stop
+from .inotify import OneShot
 
 __all__ = ["STDERR", "STDOUT", "Console", "Source"]
 
@@ -21,14 +22,20 @@ __all__ = ["STDERR", "STDOUT", "Console", "Source"]
 class Console:
     """The two console streams and the files that are followed. Every method may be called from the loop."""
 
-    def __init__(self, out: int = STDOUT, err: int = STDERR, stall_s: float = STALL_S) -> None:
+    def __init__(
+        self,
+        out: int = STDOUT,
+        err: int = STDERR,
+        stall_s: float = STALL_S,
+        watching: Callable[[], OneShot] = OneShot,
+    ) -> None:
         self._stall_s = stall_s
         self._bell = Bell()
         one = Lane(out, "remuster-stdout", self._bell.ring, stall_s)
         # the two ends of 2>&1 share one cursor, so they share one queue
         two = one if _same(out, err) else Lane(err, "remuster-stderr", self._bell.ring, stall_s)
         self._lanes = {STDOUT: one, STDERR: two}
-        self._follower = Follower(self._bell, self._lanes)
+        self._follower = Follower(self._bell, self._lanes, watching)
 
     def follow(self, sources: Iterable[Source]) -> None:
         """Show what is written to these files from their beginning on; they are made when they are absent."""

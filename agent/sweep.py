@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-LONGEST_PAUSE_S = 0.02
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.0005, 0.5
 
 
 def kill_all(pids: Iterable[int]) -> None:
@@ -47,16 +47,18 @@ def reap(on_end: Callable[[int, int], None]) -> bool:
 
 def sweep(bound_s: float, on_end: Callable[[int, int], None]) -> tuple[int, ...]:
     """Kill and reap until no child is left; after ``bound_s`` return the pids that would not die. Blocks."""
-    end_s = boottime() + bound_s
-    pause_s = 0.0005
-    while True:
+    began_s = boottime()
+    while not reap(on_end):
         kill_all(proc.below(os.getpid()))
-        if reap(on_end):
-            return ()
-        if boottime() >= end_s:
+        if boottime() >= began_s + bound_s:
             return survivors()
-        time.sleep(pause_s)
-        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        time.sleep(pause_s(began_s))
+    return ()
+
+
+def pause_s(began_s: float) -> float:
+    """Return how long to wait before the next round: a fraction of the time spent, so that long waits cost nothing."""
+    return min(SHORTEST_PAUSE_S + (boottime() - began_s) / 20, LONGEST_PAUSE_S)
 
 
 def survivors() -> tuple[int, ...]:

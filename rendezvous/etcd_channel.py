@@ -129,8 +129,8 @@ class Link:
     def open(self, method: str, request: bytes, token: str = "") -> Stream:
         """Send one request whose answers are a stream, to be cut by a member that has lost its leader."""
         stream = cast(_Method, self._channel.unary_stream(method))
-        call = stream(request, metadata=(*_metadata(token), ("hasleader", "true")))
-        return Stream(cast(_StreamCall, call), self)
+        call = cast(_StreamCall, stream(request, metadata=(*_metadata(token), ("hasleader", "true"))))
+        return Stream(call, self)
 
     async def close(self, grace_s: float) -> None:
         """Close the channel once the calls under way are over, at the latest after ``grace_s``."""

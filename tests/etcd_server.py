@@ -108,9 +108,11 @@ class EtcdServer:
             return False
         return True
 
-    def post(self, path: str, body: Mapping[str, Any], timeout_s: float = 5.0) -> dict[str, Any]:
+    def post(self, path: str, body: Mapping[str, Any], timeout_s: float = 5.0, token: str = "") -> dict[str, Any]:
         """Call etcd's JSON gateway: for what the product's client does not do (compaction, users)."""
-        request = urllib.request.Request(f"{self.url}/v3/{path}", json.dumps(body).encode(), method="POST")
+        request = urllib.request.Request(
+            f"{self.url}/v3/{path}", json.dumps(body).encode(), {"Authorization": token} if token else {}
+        )
         with urllib.request.urlopen(request, timeout=timeout_s) as reply:
             return json.loads(reply.read())
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import re
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from remuster.agent.console import FULL, Lane
 from remuster.agent.follow import HOLD_S
+from remuster.agent.inotify import OneShot
 from remuster.agent.output import STDERR, STDOUT, Console, Source
 
 THREADS = {"remuster-output", "remuster-stdout", "remuster-stderr"}
@@ -136,6 +137,17 @@ async def test_the_last_line_is_in_the_file_and_on_the_console_before_drain_retu
         assert screens[1].read_rest() == b"the end\n"
         screens[0].seen.clear()
         screens[1].seen.clear()
+
+
+async def test_drain_shows_what_nobody_has_looked_at_yet(
+    console: Console, screens: tuple[Screen, Screen], tmp_path: Path
+) -> None:
+    for name in ("out", "err"):
+        (tmp_path / name).write_bytes(os.urandom(5 * FULL))
+    console.follow([Source(str(tmp_path / "out")), Source(str(tmp_path / "err"), STDERR)])
+    assert await console.drain()
+    assert screens[0].read_rest() == (tmp_path / "out").read_bytes()
+    assert screens[1].read_rest() == (tmp_path / "err").read_bytes()
 
 
 async def test_every_byte_of_a_single_rank_passes(
@@ -374,37 +386,45 @@ async def test_a_hung_log_directory_stops_neither_the_loop_nor_the_report(
     console.close()
 
 
-WITHOUT_INOTIFY = """
-import asyncio, ctypes, os, sys
-from pathlib import Path
-libc = ctypes.CDLL(None)
-while libc.inotify_init1(0) >= 0:  # all that this user may have
-    pass
-from remuster.agent.output import Console, Source
-async def main():
-    reads, writes = os.pipe()
-    os.set_blocking(reads, False)
-    console = Console(writes, 2)
-    path = Path(sys.argv[1])
+def no_inotify() -> OneShot:
+    raise OSError(errno.EMFILE, "inotify_init1")
+
+
+class NoMoreWatches(OneShot):
+    def arm(self, path: str) -> int:
+        raise OSError(errno.ENOSPC, "inotify_add_watch", path)
+
+
+@pytest.mark.parametrize("watching", [no_inotify, NoMoreWatches])
+async def test_without_inotify_it_ticks(
+    screens: tuple[Screen, Screen], tmp_path: Path, watching: Callable[[], OneShot]
+) -> None:
+    console = Console(screens[0].fd, screens[1].fd, watching=watching)
+    path = tmp_path / "out"
     console.follow([Source(str(path))])
-    seen = b""
     for i in range(3):
         with path.open("ab") as f:
-            f.write(b"line %d\\n" % i)
-        while b"line %d\\n" % i not in seen:
-            await asyncio.sleep(0.01)
-            try:
-                seen += os.read(reads, 1000)
-            except BlockingIOError:
-                pass
-    print(await console.drain())
-asyncio.run(asyncio.wait_for(main(), 20))
-"""
+            f.write(b"line %d\n" % i)
+        await screens[0].until(b"line %d\n" % i)
+    assert await console.drain()
+    console.close()
 
 
-def test_without_inotify_it_ticks(tmp_path: Path) -> None:
-    code = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))" + WITHOUT_INOTIFY
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "out")], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.stdout == "True\n", done.stderr
+class WrittenMeanwhile(OneShot):
+    """A rank that writes after the last look at its file and before the watch stands."""
+
+    written = 0
+
+    def arm(self, path: str) -> int:
+        if self.written < 3:
+            self.written += 1
+            with open(path, "ab") as f:
+                f.write(b"%d\n" % self.written)
+        return super().arm(path)
+
+
+async def test_what_is_written_before_the_watch_stands_is_seen(screens: tuple[Screen, Screen], tmp_path: Path) -> None:
+    console = Console(screens[0].fd, screens[1].fd, watching=WrittenMeanwhile)
+    console.follow([Source(str(tmp_path / "out"))])
+    await screens[0].until(b"1\n")
+    console.close()

@@ -24,7 +24,10 @@ with (LOGS / "labels.csv").open() as labels:
 BEYOND_TEXT = {
     "20-xid74-nvlink.log": ("gpu_app_fault", "the NVLink error stands in a kernel line (Xid 74)"),
     "65-ecc-contained.log": ("gpu_ecc", "that the error was contained stands in a kernel line (Xid 94)"),
-    "m02-host-oom-rank0/": ("killed_unknown", "the out-of-memory killer speaks only in the kernel log; the rank is right"),
+    "m02-host-oom-rank0/": (
+        "killed_unknown",
+        "the out-of-memory killer speaks only in the kernel log; the rank is right",
+    ),
 }
 
 PREFIXES = {
@@ -91,6 +94,8 @@ def test_line_ends_and_colours_change_nothing(ending: str) -> None:
 def test_an_error_file_is_enough_without_any_line() -> None:
     from remuster.health.evidence import ErrorFile
 
-    error = ErrorFile("ValueError: boom", 'Traceback (most recent call last):\n  File "t.py", line 3, in f\nValueError: boom')
+    error = ErrorFile(
+        "ValueError: boom", 'Traceback (most recent call last):\n  File "t.py", line 3, in f\nValueError: boom'
+    )
     verdict = verdict_on((RankExit(0, 0, 9, -6, 1.0, error=error),))
     assert (verdict.cls, verdict.exception) == ("user_exception", "ValueError")

@@ -287,22 +287,24 @@ async def test_users_passwords_and_tokens(etcd: EtcdServer) -> None:
     with pytest.raises(PermanentError, match="permission denied"):
         await anext(store.watch("/other", None, 1))
 
-    await asyncio.to_thread(restart_with_auth, etcd)  # it knows no token of before
-    await settled(store, "/mine/a")
+    await asyncio.to_thread(forget_tokens, etcd)
+    assert (await store.txn(put("/mine/a"))).succeeded
     start = (await store.range("/mine/", "/mine0")).revision + 1
     async with aclosing(store.watch("/mine/", "/mine0", start)) as watch:
         following = asyncio.ensure_future(take(watch, 1))
-        await asyncio.to_thread(restart_with_auth, etcd)
+        await asyncio.to_thread(forget_tokens, etcd)
+        await asyncio.to_thread(etcd.kill)
+        await asyncio.to_thread(etcd.spawn)  # not start: its readiness check would be refused now
         await settled(other, "/mine/b")
         assert [event.key for event in await following] == ["/mine/b"]
     await store.close()
     await other.close()
 
 
-def restart_with_auth(etcd: EtcdServer) -> None:
-    """Its own readiness check would be refused now."""
-    etcd.kill()
-    etcd.spawn()
+def forget_tokens(etcd: EtcdServer) -> None:
+    """A new password, the same as the old one: the server forgets the user's tokens."""
+    token = etcd.post("auth/authenticate", {"name": "root", "password": "secret"})["token"]
+    etcd.post("auth/user/changepw", {"name": "worker", "password": "secret"}, token=token)
 
 
 async def one_read(config: EtcdConfig) -> None:

@@ -234,7 +234,10 @@ class Agent:
 
     def submit(self, wanted: Any, machine: str, make: Callable[[Any, Any], Any]) -> None:
         """Send a write of the node's or the job's machine; its answer goes back to that machine."""
-        kind, seat, inc = f"{machine} {wanted.kind.value}({wanted.round})", self.seat, self.node.inc
+        seat, inc = self.seat, self.node.inc
+        kind = f"{machine} {wanted.kind.value}"
+        if machine == "leader":  # it may decide again as soon as ``job`` has changed: what is under way is void then
+            kind += f" {wanted.txn.guards}"
         self.world.truth.expect(kind not in self.in_flight, "machine", f"{self}: two {kind} writes under way at once")
         self.in_flight.add(kind)
         back = self.take if machine == "node" else seat.take if seat else None

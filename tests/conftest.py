@@ -1,0 +1,19 @@
+"""For all tests: in CI a skipped test is a failed one, since CI installs whatever a test may need."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+CI = os.environ.get("REMUSTER_CI") == "1"
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):  # type: ignore[no-untyped-def]
+    """Turn a skip into a failure in CI, with its reason."""
+    outcome = yield
+    report = outcome.get_result()
+    if CI and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped in CI: {report.longrepr}"
