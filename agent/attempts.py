@@ -136,6 +136,12 @@ def write_record(directory: Path, attempt: int, record: Mapping[str, object]) ->
     return path
 
 
+def mirror_record(directory: Path, attempt: int, record: Mapping[str, object]) -> None:
+    """Write a copy where it outlives this machine, unless another node of the job has done so."""
+    if not (directory / f"attempt-{attempt:03d}.json").exists():
+        write_record(directory, attempt, record)
+
+
 def _claim(path: Path) -> bool:
     """Make the name ours, empty as yet; False when it is taken. No hard link: not every file system has them."""
     try:

@@ -61,12 +61,21 @@ class Chronicle:
                 outcome = job.outcome
                 what = {"exit_code": outcome.exit_code, "why": outcome.sentence} if outcome else {}
                 self._line("done" if job.phase is Phase.DONE else "failed", round=job.round, **what)
-        ended = Round(job.round - 1) if job.phase is Phase.FORMING else job.round if job.phase.over else Round(0)
-        if ended and before is not None and ended not in self._fetched:
-            self._fetched.add(ended)
-            task = asyncio.ensure_future(self._fetch(ended))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        if before is not None:  # a lagging watch may skip records: every round in between has ended
+            for n in range(before.round, job.round + job.phase.over):
+                self._fetch_once(Round(n))
+
+    def has(self, n: Round) -> bool:
+        """Tell whether round ``n`` has ended in view, so that its record is the leader's to write."""
+        return n in self._fetched
+
+    def _fetch_once(self, n: Round) -> None:
+        if n in self._fetched:
+            return
+        self._fetched.add(n)
+        task = asyncio.ensure_future(self._fetch(n))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _fetch(self, n: Round) -> None:
         try:
@@ -76,7 +85,10 @@ class Chronicle:
             return
         if found is None:
             return  # a round that never formed has none
-        record = _object(found.value)
+        await self.keep(n, _object(found.value))
+
+    async def keep(self, n: Round, record: dict[str, object]) -> None:
+        """Show a round's verdict and write its record."""
         verdict = record.get("verdict")
         if isinstance(verdict, dict) and record.get("state") != "done":
             said = cast("dict[str, object]", verdict)

@@ -13,15 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from ..health import wire
 from ..health.evidence import RankExit
-from ..rendezvous.leader import Conclude, Concluded, Resumed, SelectResume
+from ..health.verdict import LEAVE
+from ..rendezvous.leader import Conclude, Concluded, Resumed, SelectResume, Stamps
 from ..rendezvous.records import Outcome, ResumePoint, Round
+from ..rendezvous.snapshot import Report
 from . import report
 from .attempts import AttemptFacts, AttemptState, Times, attempt_record
 from .files import FileThread
 from .hook import BuiltIn, Care, Hook, HookError, HookRequest, find_resume_point, parse_hook
 from .judge import Allowance, Judgement, weigh
 from .linux import boottime
+from .node_state import NodeState
 from .spec import JobSpec
 
 NEWEST_S = 3.0  # for a look at the newest committed step while ranks are still being stopped
@@ -44,8 +48,19 @@ class Bench:
         newest = await self._newest()
         allowance = Allowance(self.spec.max_restarts if self.spec.bound_restarts else None, self.spec.retry_budget)
         made = weigh(ask, allowance, newest)
-        record = self._record(ask, made)
+        state = AttemptState.DONE if ask.done else AttemptState.RECOVERED if made.retry else AttemptState.FAILED
+        record = self._record(ask, made, state)
         return Concluded(boottime(), ask.round, made.retry, made.charge, made.outcome, record, ask.done)
+
+    def own_record(self, state: NodeState) -> bytes | None:
+        """Return the record of a round that this agent leaves before anybody has judged it; None when it ran none."""
+        roster, job = state.roster, state.job
+        if roster is None or job is None or roster.round != state.round:
+            return None
+        mine = ((state.settings.node, Report(wire.encode(state.facts), 0)),)
+        ask = Conclude(state.round, job.job, roster, mine, (), True, False, (), Stamps(), "this node leaves")
+        allowance = Allowance(0, self.spec.retry_budget)
+        return self._record(ask, weigh(ask, allowance, -1), AttemptState.FAILED)
 
     async def _newest(self) -> int:
         if self.spec.checkpoint_dir is None:
@@ -79,8 +94,7 @@ class Bench:
             return parse_hook(self.spec.resume_hook)
         return None if self.spec.checkpoint_dir is None else BuiltIn(self.spec.checkpoint_dir)
 
-    def _record(self, ask: Conclude, made: Judgement) -> bytes:
-        state = AttemptState.DONE if ask.done else AttemptState.RECOVERED if made.retry else AttemptState.FAILED
+    def _record(self, ask: Conclude, made: Judgement, state: AttemptState) -> bytes:
         point, refused = _resumed(ask.history, ask.round)
         facts = AttemptFacts(
             run_id=self.spec.run_id,
@@ -104,7 +118,8 @@ class Bench:
         record = attempt_record(facts)
         record["decision"] = made.reason
         record["charged_to"] = made.family or None
-        if not ask.done:
+        record["spent"] = dict(made.charge.spent)
+        if not ask.done and made.verdict.cls != LEAVE:  # whoever is asked to go has not failed
             rows = report.failures(made.evidence, made.verdict)
             ended = "" if made.retry else made.reason
             record["report"] = report.render(self.spec.script, made.verdict, rows, ended)[:REPORT_BYTES]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -53,6 +54,7 @@ class Crew:
         self._environ = seat.environ
         self._dropped: set[Round] = set()  # rounds that were killed before their start had reached the guardian
         self._directories: dict[int, Path] = {}  # of the present round, by local rank
+        self._ended: dict[int, int] = {}  # wall clock, for people
         self._preparing: asyncio.Task[None] | None = None
         self.link = GuardianLink(seat, self._heard, answer_s=spec.kill_bound_s)
         self._told_omp = False
@@ -128,6 +130,7 @@ class Crew:
         return tuple(self._with_words(f) if isinstance(f, RankExit) and f.status != 0 else f for f in facts)
 
     def _with_words(self, fact: RankExit) -> RankExit:
+        fact = replace(fact, wall=self._ended.get(fact.local_rank, 0))
         directory = self._directories.get(fact.local_rank)
         if directory is None:
             return fact
@@ -144,6 +147,7 @@ class Crew:
             case said.StartFailed(round=n, local_rank=local, errno=errno, what=what):
                 self._post(words.StartFailed(boottime(), Round(n), local, errno, what))
             case said.RankExited(round=n, local_rank=local, pid=pid, status=status, at_s=at):
+                self._ended[local] = int(time.time())
                 self._post(words.Exited(at, Round(n), local, status, pid))
             case said.RanksEmpty(round=n, survivors=survivors, at_s=at):
                 self._post(words.NothingLeft(at, Round(n), survivors))

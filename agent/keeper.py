@@ -39,6 +39,7 @@ FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signa
 SECOND_FENCE_S = 0.1  # after the guardian's
 PATIENCE_S = 30.0  # for what will not die
 UNKILLABLE = 75  # exit code: worth a requeue, on another node
+_CLEAN_SCANS = 3
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 4, 500  # between the rounds of a fence
 
 
@@ -99,6 +100,7 @@ class Keeper:
         self.inbox = inbox
         self.forwarded = forwarded
         self.status: int | None = None
+        self.clean_scans = 0
         self.held: list[int] = []  # the node's lock: nobody may have it before this process ends
         self.signals = signal_file((*forwarded, signal.SIGCHLD))
         self.timer = BootTimer()
@@ -159,24 +161,27 @@ class Keeper:
                 os.kill(self.agent, signum)  # not reaped yet, so the pid is still its own
 
     def _fence(self) -> bool:
-        """Arm the timer, or kill what the guardian has left alive after its deadline; True while there is something."""
+        """Arm the timer, or kill what the guardian has left alive after its deadline; True until nothing is found."""
         at_s = self.page.deadline_s + SECOND_FENCE_S
         if boottime() < at_s:
             self.timer.arm(at_s)
+            self.clean_scans = 0
             return False
         self.timer.arm(NEVER)
         guardian = self.page.guardian
+        stuck = not guardian or not proc.alive(guardian) or proc.stopped(guardian)
+        if stuck and guardian:
+            kill_all([guardian])  # its ranks die with it, while we still look for what is below them
         orphans = proc.foreign_children(self.agent, (guardian, *self.page.spared))
         victims = [*orphans, *proc.below(guardian)] if guardian else orphans
         for orphan in orphans:
             victims += proc.below(orphan)
         if not any(proc.alive(pid) for pid in reversed(victims)):  # the dead ones, not yet reaped, come first
-            return False
+            self.clean_scans += 1  # a scan can miss what forks while it looks
+            return self.clean_scans < _CLEAN_SCANS
+        self.clean_scans = 0
         for group in cgroup.of_guardian(self.page.last_guardian):
             cgroup.kill(group)
-        stuck = not guardian or not proc.alive(guardian) or proc.stopped(guardian)
-        if stuck and guardian:
-            victims.append(guardian)
         if stuck and proc.stopped(self.agent):
             victims.append(self.agent)  # nobody is left to carry on
         kill_all(victims)

@@ -61,6 +61,7 @@ class Agent:
         self._leading: asyncio.Task[None] | None = None
         self._exit: asyncio.Future[words.Exit] = asyncio.get_running_loop().create_future()
         self._shown = 0  # revision of the job record last shown
+        self._grumbled = ""
 
     async def run(self) -> words.Exit:
         """Join, serve rounds, and return how this agent ends; its lease is revoked if the machine said so."""
@@ -101,6 +102,12 @@ class Agent:
         finally:
             self._taking = False
 
+    @property
+    def state(self) -> NodeState:
+        """The machine's state: at the end, what this node did last."""
+        assert self._state is not None
+        return self._state
+
     def forward(self, signum: int) -> None:
         """Pass a signal of the user's on to the ranks of the round that is running here."""
         if self._state is not None and self._state.ranks is Ranks.LIVE:
@@ -118,7 +125,7 @@ class Agent:
             case words.Submit(write=write):
                 self._spawn(self._submit(write))
             case words.RevokeOld(inc=inc, reason=reason):
-                self._around.say(f"revoking the old lease {inc:x}: {reason}")
+                self._grumble(f"revoking the old lease {inc:x}: {reason}")
                 self._spawn(self._revoke(inc))
             case words.ReadRoster(round=n):
                 self._spawn(self._read_roster(n))
@@ -146,7 +153,7 @@ class Agent:
         try:
             inc = await self._lease.grant(self._lost)
         except TransientError as error:
-            self._around.say(f"no lease from the store: {error}")
+            self._grumble(f"no lease from the store: {error}")
             inc = Incarnation(0)
         self.post(words.Granted(boottime(), inc))
 
@@ -181,16 +188,16 @@ class Agent:
         try:
             result = await self._store.txn(write.txn)
         except OutcomeUnknown as error:
-            self._around.say(f"no answer to a write ({write.reason}): {error}; reading what became of it")
+            self._grumble(f"no answer to a write ({write.reason}): {error}; reading what became of it")
         except TransientError as error:
-            self._around.say(f"a write did not reach the store ({write.reason}): {error}; trying again")
+            self._grumble(f"a write did not reach the store ({write.reason}): {error}; trying again")
         self.post(words.Wrote(boottime(), write.kind, write.round, inc, result))
 
     async def _revoke(self, inc: Incarnation) -> None:
         try:
             await self._store.revoke(inc)
         except TransientError as error:
-            self._around.say(f"the old lease {inc:x} was not revoked: {error}; trying again")
+            self._grumble(f"the old lease {inc:x} was not revoked: {error}; trying again")
 
     async def _read_roster(self, n: Round) -> None:
         try:
@@ -209,6 +216,12 @@ class Agent:
             return
         where = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
         self.post(words.PortReserved(boottime(), n, where))
+
+    def _grumble(self, trouble: str) -> None:
+        """Say what is wrong once, not with every retry."""
+        if trouble != self._grumbled:
+            self._grumbled = trouble
+            self._around.say(trouble)
 
     # --- watches and leading ------------------------------------------------------------------------------------------
     def _watch(self, revision: int) -> None:

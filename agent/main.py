@@ -7,9 +7,9 @@ when the store is an etcd.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 from ..rendezvous.keys import Keys
@@ -17,7 +17,7 @@ from ..rendezvous.leader import Limits
 from ..rendezvous.records import Incarnation, Job, Node, NodeId, Phase, Round
 from ..rendezvous.store import Store
 from . import node_words as words
-from .attempts import RunDirectoryError, run_directory, write_record
+from .attempts import RunDirectoryError, mirror_directory, mirror_record, run_directory, write_record
 from .chronicle import Chronicle
 from .counsel import Bench
 from .crew import Crew, Place
@@ -101,18 +101,27 @@ class _Host:
             attempt = record.get("attempt")
             number = attempt if isinstance(attempt, int) else 0
             write_record(run_dir / "attempts", number, record)
+            if spec.checkpoint_dir is not None:
+                mirror_record(mirror_directory(spec.checkpoint_dir, spec.run_id), number, record)
 
         chronicle = Chronicle(store, keys, self._records, keep, log.info)
-        agent = self._agent(store, _settings(spec, keys, node, machine, address), chronicle, log, run_dir)
+        bench = Bench(spec, self._files, lambda pids: crew[0].link.spare(pids), log.info)
+        crew: list[Crew] = []
+        agent = self._agent(store, _settings(spec, keys, node, machine, address), chronicle, bench, log, run_dir)
+        crew.append(agent.crew)
         agent.crew.link.hold(*lock)
         _listen(agent)
         try:
             end = await agent.run()
-        finally:
             survivors = await agent.crew.link.stop()
+            await self._console.drain()
+            state = agent.state
+            if state.round and not chronicle.has(state.round) and (record := bench.own_record(state)) is not None:
+                await chronicle.keep(state.round, json.loads(record))
+            await chronicle.settle()
+        finally:
+            await agent.crew.link.stop()
             await store.close()
-        await self._console.drain()
-        await chronicle.settle()
         if end.code and chronicle.report:
             self._console.say(chronicle.report)
         log.info("exit", code=end.code, why=end.sentence)
@@ -120,26 +129,20 @@ class _Host:
             return self._complain(f"processes {survivors} do not die from SIGKILL; reboot this node", UNHEALTHY)
         return end.code
 
-    def _agent(self, store: Store, settings: Settings, chronicle: Chronicle, log: Logger, run_dir: Path) -> Agent:
+    def _agent(
+        self, store: Store, settings: Settings, chronicle: Chronicle, bench: Bench, log: Logger, run_dir: Path
+    ) -> Agent:
         spec = self._spec
-        place = Place(run_dir, self._files, self._console)
-        crews: list[Crew] = []
-
-        def crew(post: Callable[[words.Event], None]) -> Crew:
-            crews.append(Crew(spec, self._seat, post, place))
-            return crews[0]
-
-        bench = Bench(spec, self._files, lambda pids: crews[0].link.spare(pids), log.info)
-        alone = spec.backend is Backend.MEMORY
         around = Surroundings(
             store,
-            Timing(spec.lease_ttl_s, spec.kill_bound_s, forever=alone),
+            Timing(spec.lease_ttl_s, spec.kill_bound_s, forever=spec.backend is Backend.MEMORY),
             Limits(spec.last_call_timeout_s, spec.join_timeout_s, spec.lease_ttl_s + SLACK_S),
             Counsel(bench.judge, bench.resume, log.info),
             log.info,
             chronicle.job_seen,
         )
-        return Agent(settings, around, crew)
+        place = Place(run_dir, self._files, self._console)
+        return Agent(settings, around, lambda post: Crew(spec, self._seat, post, place))
 
     def _complain(self, sentence: str, code: int) -> int:
         self._console.say(f"remuster: {sentence}\n")
@@ -147,11 +150,14 @@ class _Host:
 
 
 def _listen(agent: Agent) -> None:
+    def leave(number: int) -> None:
+        agent.post(words.LeaveAsked(boottime(), number))
+
     loop = asyncio.get_running_loop()
     for number in LEAVE:
-        loop.add_signal_handler(number, lambda n=number: agent.post(words.LeaveAsked(boottime(), n)))
+        loop.add_signal_handler(number, leave, number)
     for number in FORWARD:
-        loop.add_signal_handler(number, lambda n=number: agent.forward(n))
+        loop.add_signal_handler(number, agent.forward, number)
 
 
 def _address(spec: JobSpec) -> str:

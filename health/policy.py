@@ -97,7 +97,7 @@ def exit_code(verdict: Verdict) -> int:
         return REQUEUE
     status = verdict.status
     if status < 0:
-        return 128 - status
+        return min(128 - status, 255)
     return 1 if status in RESERVED or not 0 < status < 256 else status
 
 
@@ -108,7 +108,7 @@ def _never(verdict: Verdict) -> str:
         return ""
     if verdict.cls in NEVER and not verdict.node_fault:
         return f"{verdict.cls}: a restart gives the same"
-    if cls.retryable == "no" and not verdict.exception and not verdict.node_fault:
+    if cls.retryable != "yes" and not verdict.exception and not verdict.node_fault:
         return f"{verdict.cls}: a restart gives the same"
     return ""
 

@@ -161,7 +161,7 @@ STORE = (
        "torch TCPStore.cpp waitForWorkers; distributed_c10d.py _store_based_barrier",
        "torch.distributed.DistStoreError: Timed out after 901 seconds waiting for clients. 15/16 clients joined.",
        "[c10d] waiting for clients on port 29500"),
-    _S("store-connect", "store_unreachable", _R, TYPED - 5,
+    _S("store-connect", "store_unreachable", _R, HANG + 3,
        r"client socket has timed out after .{1,40} while trying to connect|"
        r"client socket has failed to connect to any network address|TCP client failed to connect/validate to host",
        "torch socket.cpp, TCPStore.cpp",

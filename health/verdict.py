@@ -20,7 +20,7 @@ from .classes import find
 from .evidence import Fault, Fenced, GuardianDied, Left, NodeEvidence, RankExit, RoundEvidence, StartError
 from .fingerprint import fingerprint
 from .reading import Reading, Standing, read
-from .signatures import GENERIC, match
+from .signatures import TYPED, match
 from .waiting import laggard
 
 LEAVE = "leave"
@@ -66,7 +66,7 @@ class _Cause:
     @property
     def key(self) -> tuple[object, ...]:
         weight = self.reading.weight if self.reading else 100
-        return (self.standing, self.disturbed, weight <= GENERIC, self.order, self.verdict.node, self.verdict.rank)
+        return (self.standing, self.disturbed, weight < TYPED - 10, self.order, self.verdict.node, self.verdict.rank)
 
 
 def judge(evidence: RoundEvidence) -> Verdict:
@@ -119,7 +119,7 @@ def _from_reading(order: int, r: Reading) -> _Cause:
         r.line,
         r.exception,
         own,
-        fingerprint(cls.name, r.exception, r.frame, r.line or f"{exits.words(r.exit.status)} {r.crumb}"),
+        fingerprint(cls.name, r.exception or exits.words(r.exit.status), r.frame, r.line or r.crumb),
         node_fault=cls.always_node_fault,
         used=(f"last lines of rank {r.exit.rank}" if r.line else f"{exits.words(r.exit.status)}, and no words",),
     )

@@ -1,4 +1,5 @@
 """One rank's end, read: words against status, handled errors, chains, launchers inside the rank."""
+# ruff: noqa: E501  messages as they are written upstream
 
 from __future__ import annotations
 

@@ -1,0 +1,345 @@
+"""Nodes of the real command on this machine: started, looked at from outside, killed, and checked for what they left.
+
+A ``Node`` is one start of the command with files of its own; a ``Cluster`` is an etcd and nodes on 127.0.0.x. All that
+is known about them comes from /proc, the run directory and the store. Not a test module; used by ``tests/command`` and
+``tests/crash``.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from etcd_server import EtcdServer
+
+from remuster.rendezvous.store import prefix_end
+
+T = TypeVar("T")
+HERE = Path(__file__).parent
+STEADY = HERE / "steady.py"
+COMMAND = Path(sys.executable).with_name("remuster")
+MARK = "COMMAND_TEST_MARK"
+PATIENCE_S = 30.0
+LEFT_S = 2.0  # until what a killed keeper left behind is gone: its agent and guardian see it and sweep
+FOREIGN = ("PET_", "REMUSTER_", "TORCHELASTIC_", "SLURM_", "OMP_", "MASTER_", "LOGLEVEL", "PYTHON_EXEC")
+
+
+def until(condition: Callable[[], T], what: str, timeout_s: float = PATIENCE_S, show: Callable[[], str] = str) -> T:
+    """Wait until ``condition()`` is true and return what it said; fail with ``what``, and ``show()`` for people."""
+    end = time.monotonic() + timeout_s
+    while not (found := condition()):
+        in_time = time.monotonic() < end
+        assert in_time, f"timed out after {timeout_s:g} s: {what}\n{show()}"
+        time.sleep(0.01)
+    return found
+
+
+def boottime() -> float:
+    """Return seconds on the clock that the product counts leases with."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def alive(pid: int) -> bool:
+    """Tell whether a process runs, sleeps or is stopped: a zombie is dead."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:
+        return b""
+
+
+def _environ(pid: int) -> dict[str, str]:
+    pairs = (os.fsdecode(item).partition("=") for item in _read(pid, "environ").split(b"\0") if item)
+    return {name: value for name, _, value in pairs}
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in _read(pid, f"task/{pid}/children").split()]
+
+
+def marked(mark: str) -> dict[int, str]:
+    """Return the living processes that carry ``mark`` in their environment, with their command lines."""
+    token = f"{MARK}={mark}".encode()
+    found = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit() and token in _read(int(name), "environ") and alive(int(name)):
+            found[int(name)] = os.fsdecode(_read(int(name), "cmdline").replace(b"\0", b" ").strip())
+    return found
+
+
+def signal_all(pids: Iterable[int], signum: int = signal.SIGKILL) -> None:
+    """Send a signal to those that are still there."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signum)
+
+
+class Node:
+    """One start of the command. ``name`` is its folder's and, in its ranks' files, nobody else's."""
+
+    def __init__(self, folder: Path, args: Iterable[str | bytes | Path], env: Mapping[str, str], cwd: Path) -> None:
+        self.mark = uuid.uuid4().hex
+        self.folder = folder
+        self.log_dir = folder / "logs"
+        folder.mkdir(parents=True)
+        self.args = [os.fsencode(a) for a in args]
+        self._out = folder / "stdout"
+        self._err = folder / "stderr"
+        with self._out.open("wb") as out, self._err.open("wb") as err:
+            self.started_s = boottime()
+            self.process = subprocess.Popen(
+                [os.fsencode(COMMAND), *self.args],
+                env={**env, MARK: self.mark},
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+            )
+
+    # --- processes ----------------------------------------------------------------------------------------------------
+    @property
+    def keeper(self) -> int:
+        return self.process.pid
+
+    @property
+    def agent(self) -> int:
+        """The agent's pid: the child of the keeper that is still the keeper's own program; 0 when there is none."""
+        mine = _read(self.keeper, "cmdline")
+        return next((pid for pid in _children(self.keeper) if mine and _read(pid, "cmdline") == mine), 0)
+
+    @property
+    def guardian(self) -> int:
+        """The guardian's pid, once it has its own name; 0 when there is none."""
+        kids = _children(self.agent)
+        return next((pid for pid in kids if _read(pid, "comm") == b"rank-guardian\n" and alive(pid)), 0)
+
+    def ranks(self) -> dict[int, int]:
+        """Return the pids of this node's ranks by global rank."""
+        guardian = self.guardian
+        found = {}
+        for pid in _children(guardian) if guardian else ():
+            rank = _environ(pid).get("RANK")
+            if rank is not None and alive(pid):
+                found[int(rank)] = pid
+        return found
+
+    def pids(self) -> dict[int, str]:
+        """Return everything of this start that is alive."""
+        return marked(self.mark)
+
+    def kill(self, who: str, signum: int = signal.SIGKILL) -> int:
+        """Send a signal to keeper, agent or guardian; return its pid."""
+        pid = until(lambda: getattr(self, who), f"there is a {who}", show=self.say)
+        os.kill(pid, signum)
+        return pid
+
+    def power_off(self) -> None:
+        """Kill all its processes, as when the machine loses its power."""
+        while pids := self.pids():
+            signal_all(pids)
+        self.process.wait(PATIENCE_S)
+
+    def exit_code(self, timeout_s: float = PATIENCE_S) -> int:
+        """Wait for the command's end, check that nothing is left of it, and return its code."""
+        try:
+            code = self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the command goes on after {timeout_s:g} s: {self.pids()}\n{self.say()}") from None
+        left = self.pids()
+        if code == -signal.SIGKILL:  # who was killed cannot sweep: those below it do
+            until(lambda: not self.pids(), f"what a killed keeper left is gone: {left}", LEFT_S, self.say)
+        else:
+            assert not left, f"the command has ended with {code} and left {left}\n{self.say()}"
+        return code
+
+    def close(self) -> None:
+        """End whatever is left, silently."""
+        pids = self.pids()
+        signal_all(pids, signal.SIGCONT)
+        signal_all(pids)
+        self.process.kill()
+        self.process.wait()
+        until(lambda: not [signal_all(self.pids())] or not self.pids(), "cleaning up")
+
+    # --- what it wrote ------------------------------------------------------------------------------------------------
+    @property
+    def out(self) -> bytes:
+        return self._out.read_bytes()
+
+    @property
+    def err(self) -> str:
+        return self._err.read_text(errors="replace")
+
+    @property
+    def run_dir(self) -> Path:
+        """The run directory, once there is one."""
+        return next(self.log_dir.glob("*_*"))
+
+    def events(self, name: str = "") -> list[dict[str, Any]]:
+        """Return the events of that name so far, or all; a line that is being written is not there yet."""
+        found = []
+        for path in self.log_dir.glob("*/events.jsonl"):
+            found += [json.loads(line) for line in path.read_text().split("\n")[:-1]]
+        return [event for event in found if not name or event["event"] == name]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the attempt records in its run directory, in order of their names."""
+        paths = sorted(self.run_dir.glob("attempts/attempt-*.json"))
+        return [json.loads(path.read_text()) for path in paths]
+
+    def say(self) -> str:
+        """Return what is worth seeing when a test fails."""
+        return f"--- {self.folder.name}: stdout\n{self.out[-2000:].decode(errors='replace')}\n--- stderr\n{self.err[-6000:]}"
+
+
+class Place:
+    """A folder with an environment of its own, in which commands are started; checks what they leave."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.tmp = folder / "tmp"
+        self.desk = folder / "desk"  # where ranks and test write to each other
+        self.nodes: list[Node] = []
+        for path in (self.tmp, self.desk, folder / "run"):
+            path.mkdir(parents=True, mode=0o700)
+        self.env = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+        self.env |= {"TMPDIR": str(self.tmp), "XDG_RUNTIME_DIR": str(folder / "run"), "HOME": str(folder)}
+
+    def command(self, *args: str | bytes | Path, name: str = "", env: Mapping[str, str] | None = None) -> Node:
+        """Start the command with a log directory of its own; a script by name is looked for in this folder."""
+        folder = self.folder / "nodes" / f"{len(self.nodes)}{name and '-' + name}"
+        node = Node(folder, ("--log-dir", folder / "logs", *args), self.env | (env or {}), self.folder)
+        self.nodes.append(node)
+        return node
+
+    def script(self, name: str, text: str) -> Path:
+        """Write a script of the user's and return its path."""
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+    def say(self) -> str:
+        return "\n".join(node.say() for node in self.nodes)
+
+    # --- the ranks of steady.py ---------------------------------------------------------------------------------------
+    def rank(self, n: int, rank: int) -> dict[str, Any] | None:
+        """Return what rank ``rank`` of round ``n`` said of itself when it started."""
+        try:
+            return json.loads((self.desk / f"round-{n}" / f"rank-{rank}").read_text())
+        except FileNotFoundError:
+            return None
+
+    def wait_round(self, n: int, world: int, timeout_s: float = PATIENCE_S) -> dict[int, dict[str, Any]]:
+        """Wait until all ranks of round ``n`` stand; return what each said."""
+
+        def standing() -> dict[int, dict[str, Any]]:
+            found = {rank: self.rank(n, rank) for rank in range(world)}
+            return {r: said for r, said in found.items() if said} if all(found.values()) else {}
+
+        return until(standing, f"round {n} of {world} ranks stands", timeout_s, self.say)
+
+    def order(self, what: str, n: int | None = None, text: str = "") -> None:
+        """Leave an order for the ranks: ``done``, or for one of them ``exit-<rank>`` (a status)."""
+        place = self.desk if n is None else self.desk / f"round-{n}"
+        fresh = place / f".{what}"
+        fresh.write_text(text)
+        fresh.rename(place / what)
+
+    def left_files(self) -> list[str]:
+        """Return what lies in the folder for temporary files."""
+        return sorted(str(path.relative_to(self.tmp)) for path in self.tmp.rglob("*"))
+
+    def close(self) -> None:
+        """End all nodes."""
+        for node in self.nodes:
+            node.close()
+
+
+class Cluster(Place):
+    """Nodes that meet in an etcd, under a run id of their own."""
+
+    ttl_s = 4
+    conf = "lease_ttl=4,kill_bound=1,last_call_timeout=2,join_timeout=60"
+
+    def __init__(self, folder: Path, etcd: EtcdServer) -> None:
+        super().__init__(folder)
+        self.etcd = etcd
+        self.run_id = f"run-{uuid.uuid4().hex[:8]}"
+
+    def start(self, number: int, *args: str | bytes | Path, conf: str = "", env: Mapping[str, str] | None = None) -> Node:
+        """Start the command as node 127.0.0.``number``; ``args`` end with the script and its arguments."""
+        return self.command(
+            *("--rdzv-backend", "etcd", "--rdzv-endpoint", f"127.0.0.1:{self.etcd.port}", "--rdzv-id", self.run_id),
+            *("--rdzv-conf", f"{self.conf}{conf and ',' + conf}", "--local-addr", f"127.0.0.{number}", *args),
+            name=f"127.0.0.{number}",
+            env=env,
+        )
+
+    def steady(self, number: int, *args: str | Path, conf: str = "") -> Node:
+        """Start a node with two ranks that stand until they are told to end."""
+        return self.start(number, "--nproc-per-node", "2", *args, STEADY, self.desk, conf=conf)
+
+    # --- the store ----------------------------------------------------------------------------------------------------
+    @property
+    def prefix(self) -> str:
+        return f"/remuster/{self.run_id}/"
+
+    def keys(self) -> dict[str, bytes]:
+        """Return all keys of the run, without their prefix."""
+        start, end = (base64.b64encode(key.encode()).decode() for key in (self.prefix, prefix_end(self.prefix)))
+        found = self.etcd.post("kv/range", {"key": start, "range_end": end}).get("kvs", [])
+        pairs = ((base64.b64decode(kv["key"]).decode(), base64.b64decode(kv.get("value", ""))) for kv in found)
+        return {key.removeprefix(self.prefix): value for key, value in pairs}
+
+    def job(self) -> dict[str, Any]:
+        """Return the job record as it stands."""
+        return json.loads(self.keys()["job"])
+
+    def leader(self) -> Node:
+        """Return the node whose agent leads."""
+
+        def leading() -> Node | None:
+            keys = self.keys()
+            by_inc = {json.loads(raw)["inc"]: key for key, raw in keys.items() if key.startswith("nodes/")}
+            name = by_inc.get(int(self._lease("leader")), "").removeprefix("nodes/")
+            living = [node for node in self.nodes if node.process.poll() is None]
+            return next((node for node in living if name and node.folder.name.endswith(f"-{name}")), None)
+
+        return until(leading, "there is a leader", show=self.say)
+
+    def _lease(self, key: str) -> str:
+        body = {"key": base64.b64encode(f"{self.prefix}{key}".encode()).decode()}
+        found = self.etcd.post("kv/range", body).get("kvs", [])
+        return found[0].get("lease", "0") if found else "0"
+
+    def leaked_keys(self) -> list[str]:
+        """Return keys that a finished job must not have left."""
+        keep = ("job", "rounds/", "history/", "attempts/")
+        formed = self.job()["formed"]
+        return [
+            key
+            for key in self.keys()
+            if not key.startswith(keep) or (key.startswith("rounds/") and int(key.removeprefix("rounds/")) != formed)
+        ]
+
+    def check_left(self) -> None:
+        """Assert that an ended job left no key, process or temporary file."""
+        assert self.leaked_keys() == []
+        assert [node.pids() for node in self.nodes if node.pids()] == []
+        assert self.left_files() == []

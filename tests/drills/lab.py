@@ -1,0 +1,386 @@
+"""Hosts on one machine: each a network, UTS, IPC, PID and mount namespace with its own address, names and boot id.
+
+For the drills; root only, needs util-linux, iproute2 and iptables. No state is kept anywhere: a host lives as long as
+its pid 1, which the kernel kills when the process that made it dies, however it dies, and what belongs to the host
+(interfaces, rules, mounts, processes) goes with it. Only an empty cgroup can stay behind; the next lab removes it.
+All hosts share the kernel, so CLOCK_BOOTTIME is common to them, and its file systems but for /dev/shm, /run and /proc.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+TOOLS = ("setpriv", "unshare", "nsenter", "ip", "iptables")
+NETWORK = "10.77.0"  # inside the fabric alone: two labs never meet
+PATIENCE_S = 20.0
+_CGROUP_MOUNTS = ("/sys/fs/cgroup/unified", "/sys/fs/cgroup")
+_CGROUP = "drill-lab-"
+_NEW_NET = 0x40000000
+_DIE_WITH_US = ("setpriv", "--pdeathsig", "KILL")
+_FABRIC = "ip link set lo up; ip link add br0 type bridge forward_delay 0; ip link set br0 up; echo up; exec sleep infinity"
+# Ignoring SIGCHLD, which exec keeps, makes the kernel reap whatever pid 1 adopts.
+_INIT = """
+set -e
+hostname "$NAME"
+mount -t tmpfs -o mode=1777 tmpfs /dev/shm
+mount -t tmpfs -o mode=755 tmpfs /run
+mount --bind "$ETC/hosts" /etc/hosts
+mount --bind "$ETC/boot_id" /proc/sys/kernel/random/boot_id
+[ ! -e /etc/machine-id ] || mount --bind "$ETC/machine-id" /etc/machine-id
+echo here
+read go
+ip link set lo up
+ip addr add "$ADDRESS/24" dev eth0
+ip link set eth0 up
+echo up
+trap '' CHLD
+exec sleep infinity
+"""
+
+
+def why_not() -> str:
+    """Return why no lab can be built here, '' when one can."""
+    if os.geteuid() != 0:
+        return "drills need root and namespaces: run make drills as root"
+    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+    if missing:
+        return f"drills need root and namespaces, and {', '.join(missing)} (util-linux, iproute2, iptables)"
+    tried = subprocess.run(["unshare", "--net", "--pid", "--fork", "--mount-proc", "true"], capture_output=True)
+    return "" if tried.returncode == 0 else f"drills need root and namespaces: {tried.stderr.decode().strip()}"
+
+
+def boottime() -> float:
+    """Return the clock that all hosts share."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def until(condition: Callable[[], T], what: str, timeout_s: float = PATIENCE_S) -> T:
+    """Wait until ``condition()`` is true and return it; ``what`` names it when it does not become so."""
+    end = boottime() + timeout_s
+    while not (result := condition()):
+        assert boottime() < end, f"not within {timeout_s:g} s: {what}"
+        time.sleep(0.005)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process of a host, by its pid outside."""
+
+    pid: int
+    title: str
+
+    def signal(self, number: int) -> None:
+        """Send it ``number``; for SIGSTOP, wait until it stands."""
+        os.kill(self.pid, number)
+        if number == signal.SIGSTOP:
+            until(lambda: _state(self.pid) in ("T", "", "Z"), f"{self.title} stands")
+
+    @property
+    def children(self) -> list[Process]:
+        """Its living children."""
+        return [child for child in map(_look, _children(self.pid)) if child is not None]
+
+    @property
+    def alive(self) -> bool:
+        return _state(self.pid) not in ("", "Z", "X")
+
+
+class Host:
+    """One host. Made by ``Lab.host``; up until it is crashed."""
+
+    def __init__(self, lab: Lab, name: str, number: int) -> None:
+        self.name = name
+        self.address = f"{NETWORK}.{number}"
+        self._lab = lab
+        self._number = number
+        self._etc = lab.directory / name
+        self._etc.mkdir()
+        (self._etc / "machine-id").write_text(uuid.uuid4().hex + "\n")
+        self._cgroup = lab.cgroup / name if lab.cgroup else None
+        self._links = itertools.count()
+        self._link = ""
+        self._spawned: list[subprocess.Popen[bytes]] = []
+        self._unshare: subprocess.Popen[bytes] | None = None
+        self.init = 0  # its pid 1, seen from outside
+
+    @property
+    def up(self) -> bool:
+        return self._unshare is not None
+
+    def boot(self) -> None:
+        """Start the host, with a new boot id."""
+        assert not self.up, f"{self.name} is up"
+        (self._etc / "boot_id").write_text(f"{uuid.uuid4()}\n")
+        (self._etc / "hosts").write_text(self._lab.names())
+        if self._cgroup:
+            self._cgroup.mkdir(exist_ok=True)
+        env = {**os.environ, "NAME": self.name, "ETC": str(self._etc), "ADDRESS": self.address}
+        namespaces = ("--net", "--uts", "--ipc", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+        self._unshare = subprocess.Popen(
+            [*_DIE_WITH_US, "unshare", *namespaces, "sh", "-c", _INIT],
+            env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+        _hear(self._unshare, b"here\n", self.name)
+        (self.init,) = _children(self._unshare.pid)
+        self._link = f"v{self._number}.{next(self._links)}"
+        # The address of the interface stays the same over a reboot: nobody has a stale ARP entry.
+        mac = f"02:4c:00:00:00:{self._number:02x}"
+        self._lab.fabric(
+            f"ip link add {self._link} type veth peer name eth0 address {mac} netns {self.init} && "
+            f"ip link set {self._link} master br0 up"
+        )
+        assert self._unshare.stdin is not None
+        self._unshare.stdin.write(b"go\n")
+        self._unshare.stdin.close()
+        _hear(self._unshare, b"up\n", self.name)
+
+    def crash(self) -> None:
+        """Lose power: the link goes first, so that no FIN or RST leaves, then everything at once."""
+        assert self._unshare is not None, f"{self.name} is down"
+        self._lab.fabric(f"ip link del {self._link}")
+        os.kill(self.init, signal.SIGKILL)
+        self._unshare.wait()
+        assert self._unshare.stdout is not None
+        self._unshare.stdout.close()
+        self._unshare = None
+        for spawned in self._spawned:
+            spawned.wait(PATIENCE_S)
+        self._spawned.clear()
+        _remove_cgroup(self._cgroup)
+
+    def kill(self) -> None:
+        """SIGKILL every process but pid 1, until none is left; the kernel says goodbye to their peers."""
+        until(lambda: not [p.signal(signal.SIGKILL) for p in self._killable()], f"{self.name} is empty")
+
+    def _killable(self) -> list[Process]:
+        found = []
+        for process in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                process.signal(0)
+                found.append(process)
+        return found
+
+    def processes(self) -> list[Process]:
+        """Return what lives on this host besides its pid 1, without the dead."""
+        space = os.readlink(f"/proc/{self.init}/ns/pid")
+        found = []
+        for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+            if pid != self.init and _link_of(f"/proc/{pid}/ns/pid") == space and (process := _look(pid)):
+                found.append(process)
+        return found
+
+    def freeze(self) -> None:
+        """SIGSTOP everything on this host but pid 1."""
+        for process in self.processes():
+            process.signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT everything."""
+        for process in self.processes():
+            process.signal(signal.SIGCONT)
+
+    def spawn(self, argv: Sequence[str], env: Mapping[str, str], output: Path) -> tuple[subprocess.Popen[bytes], Process]:
+        """Start a command here; return what waits for it (its exit code) and the process itself."""
+        with output.open("ab") as file:
+            waiter = subprocess.Popen(
+                [*_DIE_WITH_US, *self._enter("-p"), *argv],
+                env=env, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True,
+            )  # fmt: skip
+        self._spawned.append(waiter)
+        space = os.readlink(f"/proc/{self.init}/ns/pid")
+
+        def inside() -> int:
+            # nsenter forks before it executes: the child is the command only once it has another name
+            found = [p for p in _children(waiter.pid) if _link_of(f"/proc/{p}/ns/pid") == space and _title(p) != _title(waiter.pid)]
+            return found[0] if found else -1 if waiter.poll() is not None else 0
+
+        pid = until(inside, f"{argv[0]} starts on {self.name}")
+        assert pid > 0, f"{argv[0]} did not start on {self.name}: {output.read_text()[-2000:]}"
+        return waiter, Process(pid, _title(pid))
+
+    def sh(self, script: str) -> str:
+        """Run a shell script here as root, wait for it, and return what it printed."""
+        return _run([*self._enter("-p"), "sh", "-ec", script])
+
+    def _enter(self, *more: str) -> list[str]:
+        assert self.up, f"{self.name} is down"
+        enter = ["nsenter", "-t", str(self.init), "-n", "-u", "-i", "-m", *more, "--"]
+        if self._cgroup is None:
+            return enter
+        return ["sh", "-c", f'echo 0 > "{self._cgroup}/cgroup.procs"; exec "$@"', "sh", *enter]
+
+    # --- the network --------------------------------------------------------------------------------------------------
+    def cut(self, *, incoming: bool = True, outgoing: bool = True) -> None:
+        """Drop packets silently, both ways or one way."""
+        self._rules(*["INPUT -i eth0"] * incoming, *["OUTPUT -o eth0"] * outgoing)
+
+    def cut_from(self, other: Host) -> None:
+        """Drop packets between this host and ``other`` alone."""
+        self._rules(f"INPUT -s {other.address}", f"OUTPUT -d {other.address}")
+
+    def unplug(self) -> None:
+        """Take the carrier away."""
+        self._lab.fabric(f"ip link set {self._link} down")
+
+    def heal(self) -> None:
+        """Undo what was done to the network of this host."""
+        self._run_net("iptables -F")
+        self._lab.fabric(f"ip link set {self._link} up")
+
+    def _rules(self, *rules: str) -> None:
+        self._run_net("; ".join(f"iptables -w -I {rule} -j DROP" for rule in rules))
+
+    def _run_net(self, script: str) -> None:
+        _run(["nsenter", "-t", str(self.init), "-n", "--", "sh", "-ec", script])
+
+    def close(self) -> None:
+        """Remove the host, whatever state it is in."""
+        if self._unshare is not None and self._link:
+            self.crash()
+        elif self._unshare is not None:  # its boot failed
+            self._unshare.kill()
+            self._unshare.wait()
+
+
+class Lab:
+    """A fabric, one bridge in a network namespace of its own, and the hosts on it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.hosts: dict[str, Host] = {}
+        self.cgroup = _make_cgroup()
+        self._fabric = subprocess.Popen(
+            [*_DIE_WITH_US, "unshare", "--net", "sh", "-ec", _FABRIC], stdout=subprocess.PIPE, start_new_session=True
+        )
+        _hear(self._fabric, b"up\n", "the fabric")
+        _run(["nsenter", "-t", str(self._fabric.pid), "-n", "--", "ip", "addr", "add", f"{NETWORK}.250/24", "dev", "br0"])
+        self._inside = ThreadPoolExecutor(1, initializer=_enter_network, initargs=(self._fabric.pid,))
+
+    def host(self, *names: str) -> list[Host]:
+        """Make hosts and boot them; each knows the names of all made so far, and of these."""
+        made = [Host(self, name, len(self.hosts) + i) for i, name in enumerate(names, 1)]
+        self.hosts |= {host.name: host for host in made}
+        for host in made:
+            host.boot()
+        return made
+
+    def names(self) -> str:
+        """Return /etc/hosts."""
+        lines = [f"{host.address} {host.name}" for host in self.hosts.values()]
+        return "\n".join(["127.0.0.1 localhost", *lines]) + "\n"
+
+    def fabric(self, script: str) -> None:
+        """Run a shell script in the fabric's network."""
+        _run(["nsenter", "-t", str(self._fabric.pid), "-n", "--", "sh", "-ec", script])
+
+    def inside(self, call: Callable[[], T]) -> T:
+        """Call this process's own code on a thread that stands in the fabric's network."""
+        return self._inside.submit(call).result(PATIENCE_S)
+
+    def close(self) -> None:
+        """Remove everything."""
+        for host in self.hosts.values():
+            host.close()
+        self._inside.shutdown(wait=False, cancel_futures=True)
+        self._fabric.kill()
+        self._fabric.wait()
+        assert self._fabric.stdout is not None
+        self._fabric.stdout.close()
+        _remove_cgroup(self.cgroup)
+
+
+def _enter_network(pid: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open(f"/proc/{pid}/ns/net") as file:
+        if libc.setns(file.fileno(), _NEW_NET) != 0:  # of this thread alone
+            raise OSError(ctypes.get_errno(), "setns")
+
+
+def _run(argv: Sequence[str]) -> str:
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert done.returncode == 0, f"{' '.join(argv)}: {done.stderr.strip() or done.returncode}"
+    return done.stdout
+
+
+def _hear(process: subprocess.Popen[bytes], line: bytes, what: str) -> None:
+    assert process.stdout is not None
+    heard = process.stdout.readline()
+    assert heard == line, f"{what} did not come up: {heard!r}, exit code {process.poll()}"
+
+
+def _make_cgroup() -> Path | None:
+    """Make this lab's cgroup v2, where each host has one, and remove those of labs that were killed."""
+    mount = next((Path(m) for m in _CGROUP_MOUNTS if Path(m, "cgroup.procs").exists()), None)
+    if mount is None or not os.access(mount, os.W_OK):
+        return None
+    for old in mount.glob(f"{_CGROUP}*"):
+        if not Path("/proc", old.name.split("-")[2]).exists():
+            _remove_cgroup(old)
+    made = mount / f"{_CGROUP}{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    made.mkdir()
+    return made
+
+
+def _remove_cgroup(path: Path | None) -> None:
+    if path is None or not path.exists():
+        return
+    kill = path / "cgroup.kill"
+    if kill.exists():
+        kill.write_text("1")
+    for folder, _, _ in os.walk(path, topdown=False):
+        until(lambda folder=folder: _removed(folder), f"{folder} is empty")
+
+
+def _removed(folder: str) -> bool:
+    try:
+        os.rmdir(folder)
+    except OSError:
+        return not os.path.exists(folder)
+    return True
+
+
+def _link_of(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_bytes().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _state(pid: int) -> str:
+    return _read(f"/proc/{pid}/stat").rpartition(")")[2].strip()[:1]
+
+
+def _title(pid: int) -> str:
+    return _read(f"/proc/{pid}/cmdline").replace("\0", " ").strip()
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in _read(f"/proc/{pid}/task/{pid}/children").split()]
+
+
+def _look(pid: int) -> Process | None:
+    process = Process(pid, _title(pid) or _read(f"/proc/{pid}/comm").strip())
+    return process if process.alive else None
