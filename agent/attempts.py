@@ -137,9 +137,22 @@ def write_record(directory: Path, attempt: int, record: Mapping[str, object]) ->
 
 
 def mirror_record(directory: Path, attempt: int, record: Mapping[str, object]) -> None:
-    """Write a copy where it outlives this machine, unless another node of the job has done so."""
-    if not (directory / f"attempt-{attempt:03d}.json").exists():
-        write_record(directory, attempt, record)
+    """Write a copy where it outlives this machine, unless another node of the job has done so.
+
+    The directory serves all launches of the run, whose attempts are counted from 0 each: rounds tell them apart.
+    """
+    for path in directory.glob(f"attempt-{attempt:03d}*.json"):
+        if _round_of(path) == record.get("round"):
+            return
+    write_record(directory, attempt, record)
+
+
+def _round_of(path: Path) -> object:
+    try:
+        value: object = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return cast("dict[str, object]", value).get("round") if isinstance(value, dict) else None
 
 
 def _claim(path: Path) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..health import errorfile, tail, wire
+from ..health import wire
 from ..health.evidence import Fact, RankExit
 from ..rendezvous.records import Incarnation, Round
 from . import guardian_events as said
@@ -58,6 +58,7 @@ class Crew:
         self._preparing: asyncio.Task[None] | None = None
         self.link = GuardianLink(seat, self._heard, answer_s=spec.kill_bound_s)
         self._told_omp = False
+        self._held = ""
 
     # --- the node machine's actions -----------------------------------------------------------------------------------
     def start(self, action: words.Start) -> None:
@@ -134,6 +135,8 @@ class Crew:
         directory = self._directories.get(fact.local_rank)
         if directory is None:
             return fact
+        from ..health import errorfile
+
         lines = _last_lines(directory / "stderr.log") or _last_lines(directory / "stdout.log")
         return replace(fact, tail=lines, error=errorfile.read(directory / "error.json"))
 
@@ -159,8 +162,11 @@ class Crew:
                 self._post(words.GuardianLost(at, Round(n)))
             case said.KeeperGone(at_s=at):
                 self._post(words.LeaveAsked(at, signal.SIGTERM))
-            case said.GuardianReady():
-                pass
+            case said.GuardianReady(cgroup=cgroup):
+                held = "a subreaper and a cgroup" if cgroup else "a subreaper (no cgroup is delegated)"
+                if held != self._held:
+                    self._held = held
+                    self.console.say(f"remuster: ranks are held by {held}\n")
 
     def _left_over(self, n: Round, survivors: tuple[int, ...], at: float) -> None:
         if survivors:
@@ -168,6 +174,8 @@ class Crew:
 
 
 def _last_lines(path: Path) -> tuple[str, ...]:
+    from ..health import tail
+
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)

@@ -202,7 +202,8 @@ class Follower:
                 self._skip_missed(file.lane)
             if not self._read(file) and not file.blocked and self._arm(file) and not self._read(file):
                 file.awake = file.blocked
-        if file.held and time.monotonic() >= file.last + HOLD_S:
+        at_end = not (file.blocked or file.behind)
+        if file.held and at_end and time.monotonic() >= file.last + HOLD_S:
             file.lane.silent(file.path)
             file.held = False
 

@@ -7,7 +7,8 @@ the machine deposes itself or when its task is cancelled because the agent's lea
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 
 from ..rendezvous import leader as machine
@@ -39,30 +40,30 @@ class Leading:
         self._state = machine.Leader(own, limits, Snapshot(keys))
         self._tasks: set[asyncio.Task[None]] = set()
         self._alarm = Alarm(lambda: self._take(machine.Tick(boottime())))
-        self._deposed = asyncio.Event()
+        self._deposed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._said = ""
 
     async def run(self, token: int) -> None:
-        """Lead until deposed; on cancellation everything under way is cancelled too."""
-        follow = asyncio.ensure_future(self._follow(token))
-        deposed = asyncio.ensure_future(self._deposed.wait())
+        """Lead until deposed; raises what a task of it raised. On the way out all that is under way is cancelled."""
+        self._spawn(self._follow(token))
         try:
-            await asyncio.wait({follow, deposed}, return_when=asyncio.FIRST_COMPLETED)
-            if follow.done():
-                follow.result()
+            await self._deposed
         finally:
             self._alarm.stop()
-            for task in (follow, deposed, *self._tasks):
+            for task in self._tasks:
                 task.cancel()
-            await asyncio.gather(follow, deposed, *self._tasks, return_exceptions=True)
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _follow(self, token: int) -> None:
         while True:
             try:
                 found = await self._store.range(self._keys.prefix, self._keys.end)
                 self._take(machine.Elected(boottime(), token, found))
-                async for batch in self._store.watch(self._keys.prefix, self._keys.end, found.revision + 1):
-                    self._take(machine.Changed(boottime(), batch))
+                async with contextlib.aclosing(
+                    self._store.watch(self._keys.prefix, self._keys.end, found.revision + 1)
+                ) as watch:
+                    async for batch in watch:
+                        self._take(machine.Changed(boottime(), batch))
             except Compacted:
                 continue
             except TransientError:
@@ -89,17 +90,30 @@ class Leading:
                 self._alarm.set(at)
             case machine.Depose(reason=reason):
                 self._speak(reason)
-                self._deposed.set()
+                self._end(None)
 
     def _speak(self, reason: str) -> None:
         if reason != self._said:
             self._said = reason
             self._counsel.say(reason)
 
-    def _spawn(self, work: Awaitable[None]) -> None:
+    def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._over)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
+        if self._deposed.done():
+            return
+        if error is None:
+            self._deposed.set_result(None)
+        else:
+            self._deposed.set_exception(error)
 
     async def _submit(self, write: Write) -> None:
         try:

@@ -16,6 +16,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Generator, MutableMapping
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import cast
 
@@ -43,6 +44,8 @@ with _hidden("rich", "better_exceptions"):
 Logger = structlog.typing.FilteringBoundLogger
 _Event = MutableMapping[str, object]
 
+_CLOCK = "%H:%M:%S"
+
 _SECRET_NAME = re.compile(r"passw|secret|credential|api_?key|private_?key|authorization", re.IGNORECASE)
 _SECRET_IN_URL = re.compile(r"(://[^/@:\s]*:)[^/@\s]+@")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -60,7 +63,7 @@ def configure(
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _stamp,
             structlog.processors.format_exc_info,
             _without_secrets,
             _Keep(keep),
@@ -101,6 +104,14 @@ def _level(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() else known.get(text.strip().lower(), logging.INFO)
 
 
+def _stamp(_logger: object, _method: str, event: _Event) -> _Event:
+    """Say when: now, or at the wall-clock time ``at`` at which a line was said that is written later."""
+    at = event.pop("at", None)
+    wall = at if isinstance(at, float) else time.time()
+    event["timestamp"] = datetime.fromtimestamp(wall, timezone.utc).isoformat().replace("+00:00", "Z")
+    return event
+
+
 def _without_secrets(_logger: object, _method: str, event: _Event) -> _Event:
     return cast(_Event, _clean(event))
 
@@ -137,7 +148,9 @@ class _ForPeople:
         if _level(str(event.get("level"))) < self._threshold:
             raise structlog.DropEvent
         shown: _Event = {name: _visible(value) for name, value in event.items()}
-        shown["timestamp"] = time.strftime("%H:%M:%S")
+        shown["timestamp"] = (
+            datetime.fromisoformat(str(event["timestamp"])[:-1] + "+00:00").astimezone().strftime(_CLOCK)
+        )
         return shown
 
 

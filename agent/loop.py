@@ -7,6 +7,7 @@ are events again. Nothing is decided here. Made and run by ``agent/main.py``.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -237,10 +238,11 @@ class Agent:
     ) -> None:
         while True:
             try:
-                async for batch in self._store.watch(key, None, revision):
-                    for event in batch.events:
-                        revision = event.revision + 1
-                        self.post(seen(boottime(), event.kv))
+                async with contextlib.aclosing(self._store.watch(key, None, revision)) as watch:
+                    async for batch in watch:
+                        for event in batch.events:
+                            revision = event.revision + 1
+                            self.post(seen(boottime(), event.kv))
             except Compacted:
                 found = await self._store.range(key)
                 revision = found.revision + 1

@@ -7,31 +7,34 @@ when the store is an etcd.
 from __future__ import annotations
 
 import asyncio
+import gc
+import importlib
 import json
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 from ..rendezvous.keys import Keys
-from ..rendezvous.leader import Limits
+from ..rendezvous.leader import Conclude, Concluded, Limits
 from ..rendezvous.records import Incarnation, Job, Node, NodeId, Phase, Round
 from ..rendezvous.store import Store
 from . import node_words as words
 from .attempts import RunDirectoryError, mirror_directory, mirror_record, run_directory, write_record
 from .chronicle import Chronicle
-from .counsel import Bench
 from .crew import Crew, Place
 from .files import FileThread
 from .identity import Machine, this_machine, this_process
 from .leading import Counsel
 from .lease import Timing
 from .linux import boottime
-from .logs import EventFile, Logger, configure
 from .loop import Agent, Surroundings
 from .node_lock import NodeBusy, NodeLock, NodeLockError
 from .node_state import Settings
+from .notes import Notes
 from .output import Console
 from .ports import AddressError, reachable_address
+from .reentry import Entrance
 from .seat import Seat
 from .spec import Backend, JobSpec
 from .strays import sweep_strays
@@ -40,6 +43,7 @@ LEAVE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 FORWARD = (signal.SIGUSR1, signal.SIGUSR2)
 USAGE, REFUSED, UNHEALTHY = 2, 69, 75
 NAMES = 64  # agents of one run on one host without --local-addr, told apart by a number
+WARM_S = 0.25  # after the start: the first ranks run by then, or nodes are waited for
 SLACK_S = 2.0  # after a TTL, for the store to say that a lease has expired
 
 
@@ -87,15 +91,14 @@ class _Host:
 
     async def _on_node(self, run_dir: Path, address: str, node: NodeId, lock: tuple[str, int], machine: Machine) -> int:
         spec = self._spec
-        events = EventFile(run_dir / "events.jsonl", self._records)
-        log = configure(self._console.say, events.keep, os.environ.get("LOGLEVEL", ""))
+        log = Notes(self._console.say, run_dir, self._records, os.environ.get("LOGLEVEL", ""))
         strays = sweep_strays(spec.run_id, node, self._seat.keeper)
         if strays.killed:
-            log.warning("killed what an earlier start had left", pids=list(strays.killed))
+            log.line("killed what an earlier start had left", pids=list(strays.killed))
         if strays.survivors:
             return self._complain(f"processes {strays.survivors} of an earlier start do not die; reboot", UNHEALTHY)
         store, keys = _store(spec), Keys(spec.run_id, spec.prefix)
-        log.info("start", run_id=spec.run_id, node=node, address=address, run_dir=str(run_dir))
+        log.line("start", run_id=spec.run_id, node=node, address=address, run_dir=str(run_dir))
 
         def keep(record: dict[str, object]) -> None:
             attempt = record.get("attempt")
@@ -104,49 +107,74 @@ class _Host:
             if spec.checkpoint_dir is not None:
                 mirror_record(mirror_directory(spec.checkpoint_dir, spec.run_id), number, record)
 
-        chronicle = Chronicle(store, keys, self._records, keep, log.info)
-        bench = Bench(spec, self._files, lambda pids: crew[0].link.spare(pids), log.info)
-        crew: list[Crew] = []
-        agent = self._agent(store, _settings(spec, keys, node, machine, address), chronicle, bench, log, run_dir)
-        crew.append(agent.crew)
+        chronicle = Chronicle(store, keys, self._records, keep, log.line)
+        agent = self._agent(store, _settings(spec, keys, node, machine, address), chronicle, log, run_dir)
         agent.crew.link.hold(*lock)
         _listen(agent)
+        warm = asyncio.get_running_loop().call_later(WARM_S, _warm, log)
         try:
             end = await agent.run()
             survivors = await agent.crew.link.stop()
             await self._console.drain()
-            state = agent.state
-            if state.round and not chronicle.has(state.round) and (record := bench.own_record(state)) is not None:
-                await chronicle.keep(state.round, json.loads(record))
-            await chronicle.settle()
+            await self._keep_last(agent, chronicle, log)
         finally:
+            warm.cancel()
             await agent.crew.link.stop()
             await store.close()
+            log.open()
         if end.code and chronicle.report:
             self._console.say(chronicle.report)
-        log.info("exit", code=end.code, why=end.sentence)
+        log.line("exit", code=end.code, why=end.sentence)
         if survivors:
             return self._complain(f"processes {survivors} do not die from SIGKILL; reboot this node", UNHEALTHY)
         return end.code
 
-    def _agent(
-        self, store: Store, settings: Settings, chronicle: Chronicle, bench: Bench, log: Logger, run_dir: Path
-    ) -> Agent:
+    def _agent(self, store: Store, settings: Settings, chronicle: Chronicle, log: Notes, run_dir: Path) -> Agent:
         spec = self._spec
+        crews: list[Crew] = []
+
+        def crew(post: Callable[[words.Event], None]) -> Crew:
+            crews.append(Crew(spec, self._seat, post, Place(run_dir, self._files, self._console)))
+            return crews[0]
+
+        async def judge(ask: Conclude) -> Concluded:
+            from .counsel import Bench
+
+            return await Bench(spec, self._files, log.line).judge(ask)
+
+        entrance = Entrance(spec, lambda pids: crews[0].link.spare(pids), log.line)
         around = Surroundings(
             store,
             Timing(spec.lease_ttl_s, spec.kill_bound_s, forever=spec.backend is Backend.MEMORY),
             Limits(spec.last_call_timeout_s, spec.join_timeout_s, spec.lease_ttl_s + SLACK_S),
-            Counsel(bench.judge, bench.resume, log.info),
-            log.info,
+            Counsel(judge, entrance.choose, log.line),
+            log.line,
             chronicle.job_seen,
         )
-        place = Place(run_dir, self._files, self._console)
-        return Agent(settings, around, lambda post: Crew(spec, self._seat, post, place))
+        return Agent(settings, around, crew)
+
+    async def _keep_last(self, agent: Agent, chronicle: Chronicle, log: Notes) -> None:
+        """Keep the record of the round that this agent leaves, if nobody else has judged it."""
+        state = agent.state
+        if state.round and not chronicle.has(state.round):
+            from .counsel import Bench
+
+            record = Bench(self._spec, self._files, log.line).own_record(state)
+            if record is not None:
+                await chronicle.keep(state.round, json.loads(record))
+        await chronicle.settle()
 
     def _complain(self, sentence: str, code: int) -> int:
         self._console.say(f"remuster: {sentence}\n")
         return code
+
+
+def _warm(log: Notes) -> None:
+    """Load, in a quiet moment, what the start did without: the log, and what judges a failure."""
+    log.open()
+    importlib.import_module(".counsel", __package__)
+    gc.enable()
+    gc.freeze()
 
 
 def _listen(agent: Agent) -> None:
@@ -199,6 +227,7 @@ def _store(spec: JobSpec) -> Store:
         from ..rendezvous.memory import MemoryStore
 
         return MemoryStore(never_expire=True)
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's core prints reconnections to stderr; ranks do not see this
     from ..rendezvous.etcd import EtcdStore
     from ..rendezvous.etcd_config import Endpoint, EtcdConfig, Tls
 
@@ -207,5 +236,6 @@ def _store(spec: JobSpec) -> Store:
     if access.cacert or access.cert:
         tls = Tls(*(None if path is None else str(path) for path in (access.cacert, access.cert, access.key)))
     password = access.password_file.read_text(encoding="utf-8").rstrip("\n") if access.password_file else ""
-    endpoints = tuple(Endpoint(host, port) for host, port in spec.endpoints)
+    first = os.getpid() % len(spec.endpoints)  # or all agents of a job would sit on one member
+    endpoints = tuple(Endpoint(host, port) for host, port in spec.endpoints[first:] + spec.endpoints[:first])
     return EtcdStore(EtcdConfig(endpoints, tls, access.username, password))

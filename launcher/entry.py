@@ -24,9 +24,11 @@ def main() -> NoReturn:
 
 def body(seat: Seat) -> int:
     """Parse the command line and run this node's agent; return the exit code."""
+    import gc
     import os
     import sys
 
+    gc.disable()  # nothing that the start allocates is garbage; the agent turns it on when its ranks run
     from . import cli
 
     def start(spec: JobSpec) -> int:

@@ -16,7 +16,7 @@ from . import etcd_wire as wire
 from .errors import Compacted, LeaseNotFound, OutcomeUnknown, PermanentError, TransientError
 from .etcd_channel import CallFailed, Links
 from .etcd_config import EtcdConfig
-from .etcd_status import Remedy
+from .etcd_status import Remedy, sentence
 from .store import Get, Range, Txn, TxnResult, WatchBatch
 
 _TRIES = 3  # time of a repeatable call, in deadlines of one try: two silent members of three are outlived
@@ -95,7 +95,7 @@ class EtcdStore:
                     self._forget(token)
                     continue
                 if reply.canceled and not reply.compact_revision and "invalid auth token" not in reply.reason:
-                    raise PermanentError(f"etcd at {link.endpoint} refused to watch {key!r}: {reply.reason}")
+                    raise PermanentError(sentence("CANCELLED", reply.reason, str(link.endpoint)))
                 self._links.answered()
                 denied = False
                 while not reply.canceled:

@@ -56,7 +56,7 @@ def sentence(code: str, words: str, endpoint: str) -> str:
         return f"etcd at {endpoint} refused the user name or password"
     if "authentication is not enabled" in words:
         return f"etcd at {endpoint} has authentication off, but a user name was given: leave it out"
-    if code == "PERMISSION_DENIED":
+    if code == "PERMISSION_DENIED" or "permission denied" in words:
         return (
             f"etcd at {endpoint} denied access to the run's keys: grant the user a role with readwrite on their prefix"
         )

@@ -127,6 +127,7 @@ class SelectResume:
     """Choose where round ``round`` re-enters: all ranks of earlier rounds are dead."""
 
     round: Round
+    attempt: int
     roster: Roster
     history: tuple[tuple[Round, bytes], ...]
     reason: str
@@ -349,7 +350,7 @@ def _close(s: Leader, seen: Seen, roster: Roster) -> tuple[Leader, tuple[Action,
     if s.resumed is None or s.resumed.round != n:
         if s.asked == ("resume", n):
             return s, ()
-        ask = SelectResume(n, roster, s.view.history(), f"round {n} is about to close")
+        ask = SelectResume(n, seen.job.attempt, roster, s.view.history(), f"round {n} is about to close")
         return replace(s, asked=("resume", n)), (ask,)
     if s.resumed.outcome is not None:
         return _submit(s, seen, writes.fail(keys, s.own, s.token, seen, s.resumed.outcome, None))

@@ -6,7 +6,7 @@ Both pass the same contract suite. The shell of the agent calls it; the machines
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -145,10 +145,11 @@ class Store(Protocol):
         """Delete the lease and its keys; a lease already gone is no error."""
         ...
 
-    def watch(self, key: str, end: str | None, from_revision: int) -> AsyncIterator[WatchBatch]:
+    def watch(self, key: str, end: str | None, from_revision: int) -> AsyncGenerator[WatchBatch, None]:
         """Yield every event of [key, end) from ``from_revision`` on, across reconnects, none lost or doubled.
 
-        Raises Compacted when that revision is gone, PermanentError when refused. Ends only when closed (aclose).
+        Raises Compacted when that revision is gone, PermanentError when refused. Ends only when closed
+        (``contextlib.aclosing``).
         """
         ...
 

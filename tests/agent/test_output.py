@@ -270,6 +270,21 @@ async def test_a_stopped_reader_blocks_nobody_and_hears_what_it_missed(
     assert re.fullmatch(rb"(?:\d{99}\n)+", after)
 
 
+async def test_a_slow_reader_sees_whole_lines(screens: tuple[Screen, Screen], tmp_path: Path) -> None:
+    out, err = screens
+    console = Console(out.fd, err.fd)
+    line = b"%070d\n"  # does not divide a block
+    for rank in range(2):
+        (tmp_path / str(rank)).write_bytes(b"".join(line % i for i in range(3 * FULL // 70)))
+    out.stop()
+    console.follow([Source(str(tmp_path / str(rank))) for rank in range(2)])
+    await asyncio.sleep(3 * HOLD_S)  # a part of a line is held, and its rest is in the file
+    out.start()
+    assert await console.drain()
+    console.close()
+    assert {len(found) for found in out.read_rest().splitlines()} == {70}
+
+
 async def test_drain_gives_up_on_a_reader_that_stopped(screens: tuple[Screen, Screen], tmp_path: Path) -> None:
     out, _ = screens
     console = Console(out.fd, screens[1].fd, stall_s=0.2)

@@ -93,7 +93,15 @@ def signal_all(pids: Iterable[int], signum: int = signal.SIGKILL) -> None:
 class Node:
     """One start of the command. ``name`` is its folder's and, in its ranks' files, nobody else's."""
 
-    def __init__(self, folder: Path, args: Iterable[str | bytes | Path], env: Mapping[str, str], cwd: Path) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        args: Iterable[str | bytes | Path],
+        env: Mapping[str, str],
+        cwd: Path,
+        stdout: int | None = None,  # instead of the file
+        merge: bool = False,  # 2>&1
+    ) -> None:
         self.mark = uuid.uuid4().hex
         self.folder = folder
         self.log_dir = folder / "logs"
@@ -108,8 +116,8 @@ class Node:
                 env={**env, MARK: self.mark},
                 cwd=cwd,
                 stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
+                stdout=out if stdout is None else stdout,
+                stderr=subprocess.STDOUT if merge else err,
             )
 
     # --- processes ----------------------------------------------------------------------------------------------------
@@ -205,7 +213,8 @@ class Node:
 
     def say(self) -> str:
         """Return what is worth seeing when a test fails."""
-        return f"--- {self.folder.name}: stdout\n{self.out[-2000:].decode(errors='replace')}\n--- stderr\n{self.err[-6000:]}"
+        out = self.out[-2000:].decode(errors="replace")
+        return f"--- {self.folder.name}: stdout\n{out}\n--- stderr\n{self.err[-6000:]}"
 
 
 class Place:
@@ -221,10 +230,17 @@ class Place:
         self.env = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
         self.env |= {"TMPDIR": str(self.tmp), "XDG_RUNTIME_DIR": str(folder / "run"), "HOME": str(folder)}
 
-    def command(self, *args: str | bytes | Path, name: str = "", env: Mapping[str, str] | None = None) -> Node:
+    def command(
+        self,
+        *args: str | bytes | Path,
+        name: str = "",
+        env: Mapping[str, str] | None = None,
+        stdout: int | None = None,
+        merge: bool = False,
+    ) -> Node:
         """Start the command with a log directory of its own; a script by name is looked for in this folder."""
         folder = self.folder / "nodes" / f"{len(self.nodes)}{name and '-' + name}"
-        node = Node(folder, ("--log-dir", folder / "logs", *args), self.env | (env or {}), self.folder)
+        node = Node(folder, ("--log-dir", folder / "logs", *args), self.env | (env or {}), self.folder, stdout, merge)
         self.nodes.append(node)
         return node
 
@@ -282,7 +298,9 @@ class Cluster(Place):
         self.etcd = etcd
         self.run_id = f"run-{uuid.uuid4().hex[:8]}"
 
-    def start(self, number: int, *args: str | bytes | Path, conf: str = "", env: Mapping[str, str] | None = None) -> Node:
+    def start(
+        self, number: int, *args: str | bytes | Path, conf: str = "", env: Mapping[str, str] | None = None
+    ) -> Node:
         """Start the command as node 127.0.0.``number``; ``args`` end with the script and its arguments."""
         return self.command(
             *("--rdzv-backend", "etcd", "--rdzv-endpoint", f"127.0.0.1:{self.etcd.port}", "--rdzv-id", self.run_id),
@@ -300,7 +318,7 @@ class Cluster(Place):
     def prefix(self) -> str:
         return f"/remuster/{self.run_id}/"
 
-    def keys(self) -> dict[str, bytes]:
+    def tree(self) -> dict[str, bytes]:
         """Return all keys of the run, without their prefix."""
         start, end = (base64.b64encode(key.encode()).decode() for key in (self.prefix, prefix_end(self.prefix)))
         found = self.etcd.post("kv/range", {"key": start, "range_end": end}).get("kvs", [])
@@ -309,13 +327,13 @@ class Cluster(Place):
 
     def job(self) -> dict[str, Any]:
         """Return the job record as it stands."""
-        return json.loads(self.keys()["job"])
+        return json.loads(self.tree()["job"])
 
     def leader(self) -> Node:
         """Return the node whose agent leads."""
 
         def leading() -> Node | None:
-            keys = self.keys()
+            keys = self.tree()
             by_inc = {json.loads(raw)["inc"]: key for key, raw in keys.items() if key.startswith("nodes/")}
             name = by_inc.get(int(self._lease("leader")), "").removeprefix("nodes/")
             living = [node for node in self.nodes if node.process.poll() is None]
@@ -334,12 +352,16 @@ class Cluster(Place):
         formed = self.job()["formed"]
         return [
             key
-            for key in self.keys()
+            for key in self.tree()
             if not key.startswith(keep) or (key.startswith("rounds/") and int(key.removeprefix("rounds/")) != formed)
         ]
 
     def check_left(self) -> None:
         """Assert that an ended job left no key, process or temporary file."""
         assert self.leaked_keys() == []
+        self.check_nodes_left()
+
+    def check_nodes_left(self) -> None:
+        """Assert that the nodes left no process and no temporary file, whatever became of the job."""
         assert [node.pids() for node in self.nodes if node.pids()] == []
         assert self.left_files() == []

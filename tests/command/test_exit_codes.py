@@ -41,9 +41,7 @@ def test_a_code_that_means_something_to_schedulers_becomes_1_and_is_named(place:
 def test_all_ranks_end_well(place: Place) -> None:
     node = place.command("--nproc-per-node", "3", place.script("t.py", "print('here')"))
     assert node.exit_code() == 0, node.say()
-    assert node.out.splitlines() == [b"[default0]:here", b"[default1]:here", b"[default2]:here"] or sorted(
-        node.out.splitlines()
-    ) == [b"here"] * 3
+    assert node.out.splitlines() == [b"here"] * 3
     assert node.records()[0]["state"] == "done"
     assert "FAILED" not in node.err
     assert place.left_files() == []
@@ -66,18 +64,26 @@ def test_a_signal_to_the_command_stops_the_job(place: Place, signum: signal.Sign
     assert place.left_files() == []
 
 
-@pytest.mark.parametrize("delay_s", [0.0, 0.05, 0.1, 0.2])
-def test_a_signal_before_ranks_start(place: Place, delay_s: float) -> None:
-    """It may come when the interpreter is as young as can be: then the kernel ends it, and -15 is the code."""
+STANDS = {
+    "at once": lambda node: True,
+    "the agent is there": lambda node: node.agent,
+    "the guardian is there": lambda node: node.guardian,
+}
+
+
+@pytest.mark.parametrize("when", STANDS)
+def test_a_signal_before_ranks_start(place: Place, when: str) -> None:
+    """A shell shows 143 too when the kernel ends an interpreter that is too young to have an opinion."""
     node = place.command("--nproc-per-node", "2", STEADY, place.desk)
-    end = node.started_s + delay_s
-    until(lambda: __import__("time").clock_gettime(7) >= end, "the moment")
+    until(lambda: STANDS[when](node), when, show=place.say)
     node.process.send_signal(signal.SIGTERM)
-    assert node.exit_code() in (143, *((-signal.SIGTERM,) if not delay_s else ())), node.say()
+    code = node.exit_code()
+    assert (128 - code if code < 0 else code) == 143, node.say()
+    assert place.left_files() == []
 
 
-def test_a_rank_that_ignores_term_is_killed_with_the_second_ladder_step(place: Place) -> None:
-    """The grace is 30 s: too long to wait for here, so the rank ends by KILL of the user's; the command still ends."""
+def test_a_rank_that_ignores_term_is_waited_for(place: Place) -> None:
+    """The grace is 30 s, too long for a test: so somebody else kills the rank."""
     text = "import os, signal, time\nsignal.signal(15, signal.SIG_IGN)\nopen('up', 'w').close()\ntime.sleep(60)\n"
     node = place.command(place.script("t.py", text))
     until((place.folder / "up").exists, "the rank stands", show=place.say)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
@@ -42,9 +43,7 @@ def test_a_restart_starts_on_an_empty_node(place: Place) -> None:
         "       and b'REMUSTER_ROUND=1\\0' in read(p)]\n"
         "if os.environ['REMUSTER_ROUND'] == '2' and old: sys.exit(99)\n"
     )
-    read = (
-        "import os, sys\ndef read(p):\n    try: return open(p, 'rb').read()\n    except OSError: return b''\n" + look
-    )
+    read = "import os, sys\ndef read(p):\n    try: return open(p, 'rb').read()\n    except OSError: return b''\n" + look
     script = place.script("t.py", read + BEARS.format(end=end))
     node = place.command("--nproc-per-node", "2", "--max-restarts", "1", script)
     assert node.exit_code() == 0, node.say()
@@ -82,8 +81,6 @@ def test_all_three_are_killed_and_the_next_start_sweeps(place: Place) -> None:
     place.wait_round(1, 2)
     ranks = list(node.ranks().values())
     keeper, agent, guardian = node.keeper, node.agent, node.guardian
-    import os
-
     for pid in (keeper, agent, guardian):
         os.kill(pid, signal.SIGSTOP)
     for pid in (keeper, agent, guardian):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 import pytest
@@ -32,24 +33,9 @@ def test_the_last_byte_is_on_the_console_before_the_report(place: Place) -> None
 def test_console_order_when_both_streams_are_one(place: Place) -> None:
     """With 2>&1 the report comes after the last line of any rank."""
     text = "import os\nfor i in range(3000): os.write(1, b'x%d\\n' % i)\nos.write(2, b'the end\\n'); os._exit(7)\n"
-    script = place.script("t.py", text)
-    shell = f'exec "$0" "$@" 2>&1'  # noqa: F541
-    node = place.command("--no-python", "true")  # its folder gives the second one a home
-    assert node.exit_code() == 0
-    import subprocess
-
-    from command.cluster import COMMAND
-
-    done = subprocess.run(
-        ["/bin/sh", "-c", shell, COMMAND, "--log-dir", place.folder / "l2", script],
-        env=place.env,
-        cwd=place.folder,
-        stdout=subprocess.PIPE,
-        timeout=60,
-        check=False,
-    )
-    lines = done.stdout.decode().splitlines()
-    assert done.returncode == 7
+    node = place.command(place.script("t.py", text), merge=True)
+    assert node.exit_code() == 7
+    lines = node.out.decode().splitlines()
     at = next(i for i, line in enumerate(lines) if line.endswith("FAILED"))
     assert max(i for i, line in enumerate(lines) if line.startswith("x") or line == "the end") < at
 
@@ -68,48 +54,46 @@ def test_every_rank_has_its_own_files_in_every_attempt(place: Place) -> None:
     assert {path.name for path in (node.run_dir / "attempts").iterdir()} == {"attempt-000.json", "attempt-001.json"}
 
 
-def test_the_report_names_the_root_and_the_victims_apart(place: Place) -> None:
+def test_the_report_names_node_rank_cause_and_last_lines(place: Place) -> None:
     text = (
         "import os, sys, time\n"
         "if os.environ['RANK'] == '1':\n"
         "    print('about to read the batch', file=sys.stderr)\n"
         "    raise ValueError('shard 7 is empty')\n"
-        "while not os.path.exists('go'): time.sleep(0.01)\n"
-        "def _reduce():\n"
-        "    raise RuntimeError('[../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer "
-        "[127.0.0.1]:4242')\n"
-        "import signal\n"
-        "signal.signal(signal.SIGTERM, lambda *_: _reduce())\n"
-        "open('stands-' + os.environ['RANK'], 'w').close()\n"
         "time.sleep(60)\n"
     )
-    script = place.script("t.py", text.replace("while not os.path.exists('go'): time.sleep(0.01)\n", ""))
-    node = place.command("--nproc-per-node", "2", script)
+    node = place.command("--nproc-per-node", "2", place.script("t.py", text))
     assert node.exit_code() == 1, node.say()
     (record,) = node.records()
     verdict = record["verdict"]
     assert (verdict["rank"], verdict["class"]) == (1, "user_exception")
-    assert "ValueError: shard 7 is empty" in verdict["line"]
     report = node.err[node.err.index("t.py FAILED") :]
+    assert "<NO_OTHER_FAILURES>" in report  # the rank that we stopped is none
     root = report[report.index("Root Cause") :]
-    assert "rank      : 1 (local_rank: 1)" in root
-    assert "exitcode  : 1 (pid: " in root
-    assert f"host      : {verdict['node']}" in root
-    assert "about to read the batch" in root
-    assert "ChildFailedError: " in report
+    for line in (
+        f"host      : {verdict['node']}\n",
+        "rank      : 1 (local_rank: 1)\n",
+        "exitcode  : 1 (pid: ",
+        "line      : ValueError: shard 7 is empty\n",
+        "about to read the batch\n",
+        "no retry  : no restarts are allowed (--max-restarts 0)\n",
+    ):
+        assert line in root, line
+    assert report.rstrip().splitlines()[-2].startswith("ChildFailedError: ")
 
 
 def test_a_cry_for_a_lost_peer_is_no_root(place: Place) -> None:
-    """Rank 0 cries first, rank 1 dies of the true cause a moment later."""
+    """Rank 0 cries first; rank 1 had the true cause and says so a moment later."""
     text = (
-        "import os, sys, time\n"
+        "import os, signal, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)  # both have their say\n"
         "if os.environ['RANK'] == '0':\n"
-        "    raise RuntimeError('[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer "
+        "    open('cried', 'w').close()\n"
+        "    raise RuntimeError('[../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer "
         "[127.0.0.1]:4242')\n"
-        "import signal\n"
-        "def fail(*_): raise KeyError('label')\n"
-        "signal.signal(signal.SIGTERM, fail)\n"
-        "fail()\n"
+        "while not os.path.exists('cried'): time.sleep(0.001)\n"
+        "time.sleep(0.05)\n"
+        "raise KeyError('label')\n"
     )
     node = place.command("--nproc-per-node", "2", place.script("t.py", text))
     assert node.exit_code() == 1, node.say()
@@ -121,20 +105,27 @@ def test_a_cry_for_a_lost_peer_is_no_root(place: Place) -> None:
     assert "rank 0 on " in report[report.index("Victims") :]
 
 
-RECORDED = {
-    "by hand": (
-        "import json, os, sys, time\n"
-        "told = {'message': 'ValueError: boom', 'extraInfo': {'py_callstack': 'Traceback: at the place', "
-        "'timestamp': str(int(time.time()))}}\n"
-        "open(os.environ['TORCHELASTIC_ERROR_FILE'], 'w').write(json.dumps({'message': told}))\nsys.exit(9)\n",
-        9,
-    ),
-    "@record": (
-        "from torch.distributed.elastic.multiprocessing.errors import record\n"
-        "@record\ndef main():\n    raise ValueError('boom')\nmain()\n",
-        1,
-    ),
-}
+BY_HAND = """
+import json, os, sys
+trace = "Traceback (most recent call last):\\n  File 't.py', line 1, in f\\nValueError: boom"
+told = {"message": "ValueError: boom", "extraInfo": {"py_callstack": trace, "timestamp": "1795951311"}}
+open(os.environ["TORCHELASTIC_ERROR_FILE"], "w").write(json.dumps({"message": told}))
+sys.exit(9)
+"""
+PLAIN = """
+import json, os, sys
+told = {"message": "ValueError: boom", "timestamp": 1795951311}
+open(os.environ["TORCHELASTIC_ERROR_FILE"], "w").write(json.dumps(told))
+sys.exit(9)
+"""
+RECORD = """
+from torch.distributed.elastic.multiprocessing.errors import record
+@record
+def main():
+    raise ValueError("boom")
+main()
+"""
+RECORDED = {"by hand": (BY_HAND, 9), "plain": (PLAIN, 9), "@record": (RECORD, 1)}
 
 
 @pytest.mark.parametrize("how", RECORDED)
@@ -147,35 +138,20 @@ def test_an_error_file_is_used(place: Place, how: str) -> None:
     assert fact["error"]["message"] == "ValueError: boom"
     assert f"error_file: {node.run_dir / 'attempt_0' / '0' / 'error.json'}" in node.err
     assert record["verdict"]["class"] == "user_exception"
-    assert "Traceback" in node.err
+    assert "traceback : " in node.err
+    assert "ValueError: boom" in node.err[node.err.index("Root Cause") :]
 
 
 def test_a_console_that_nobody_reads_holds_up_no_rank(place: Place) -> None:
-    """A megabyte into a pipe that is full: the ranks end, the files have it all."""
-    import os
-    import subprocess
-
-    from command.cluster import COMMAND
-
+    """Two megabytes into a pipe that is full: the ranks end, the files have it all, and so has a late reader."""
     text = "import os\nfor _ in range(64): os.write(1, b'y' * 32767 + b'\\n')\nopen('ended', 'w').close()\n"
-    script = place.script("t.py", text)
     reader, writer = os.pipe()
-    process = subprocess.Popen(
-        [COMMAND, "--log-dir", place.folder / "l3", script],
-        env=place.env,
-        cwd=place.folder,
-        stdout=writer,
-        stderr=subprocess.DEVNULL,
-    )
+    node = place.command(place.script("t.py", text), stdout=writer)
     os.close(writer)
-    try:
-        until((place.folder / "ended").exists, "the rank ended")
-        with open(reader, "rb") as pipe:
-            assert len(pipe.read()) == 64 * 32768
-        assert process.wait(30) == 0
-    finally:
-        process.kill()
-        process.wait()
+    with open(reader, "rb") as pipe:
+        until((place.folder / "ended").exists, "the rank ended", show=place.say)
+        assert len(pipe.read()) == 64 * 32768
+    assert node.exit_code() == 0, node.say()
 
 
 def test_events_are_lines_of_json(place: Place) -> None:

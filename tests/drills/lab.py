@@ -39,7 +39,7 @@ set -e
 hostname "$NAME"
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 mount -t tmpfs -o mode=755 tmpfs /run
-mount --bind "$ETC/hosts" /etc/hosts
+mount --bind "$HOSTS" /etc/hosts
 mount --bind "$ETC/boot_id" /proc/sys/kernel/random/boot_id
 [ ! -e /etc/machine-id ] || mount --bind "$ETC/machine-id" /etc/machine-id
 echo here
@@ -69,11 +69,11 @@ def boottime() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def until(condition: Callable[[], T], what: str, timeout_s: float = PATIENCE_S) -> T:
+def until(condition: Callable[[], T], what: str | Callable[[], str], timeout_s: float = PATIENCE_S) -> T:
     """Wait until ``condition()`` is true and return it; ``what`` names it when it does not become so."""
     end = boottime() + timeout_s
     while not (result := condition()):
-        assert boottime() < end, f"not within {timeout_s:g} s: {what}"
+        assert boottime() < end, f"not within {timeout_s:g} s: {what if isinstance(what, str) else what()}"
         time.sleep(0.005)
     return result
 
@@ -127,15 +127,17 @@ class Host:
         """Start the host, with a new boot id."""
         assert not self.up, f"{self.name} is up"
         (self._etc / "boot_id").write_text(f"{uuid.uuid4()}\n")
-        (self._etc / "hosts").write_text(self._lab.names())
         if self._cgroup:
             self._cgroup.mkdir(exist_ok=True)
-        env = {**os.environ, "NAME": self.name, "ETC": str(self._etc), "ADDRESS": self.address}
+        env = {
+            **os.environ, "NAME": self.name, "ADDRESS": self.address, "ETC": str(self._etc), "HOSTS": str(self._lab.names),
+        }  # fmt: skip
         namespaces = ("--net", "--uts", "--ipc", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
-        self._unshare = subprocess.Popen(
-            [*_DIE_WITH_US, "unshare", *namespaces, "sh", "-c", _INIT],
-            env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
-        )  # fmt: skip
+        with (self._etc / "init.log").open("ab") as log:
+            self._unshare = subprocess.Popen(
+                [*_DIE_WITH_US, "unshare", *namespaces, "sh", "-c", _INIT],
+                env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True,
+            )  # fmt: skip
         _hear(self._unshare, b"here\n", self.name)
         (self.init,) = _children(self._unshare.pid)
         self._link = f"v{self._number}.{next(self._links)}"
@@ -155,6 +157,7 @@ class Host:
         assert self._unshare is not None, f"{self.name} is down"
         self._lab.fabric(f"ip link del {self._link}")
         os.kill(self.init, signal.SIGKILL)
+        self._wake_waiters()
         self._unshare.wait()
         assert self._unshare.stdout is not None
         self._unshare.stdout.close()
@@ -165,16 +168,9 @@ class Host:
         _remove_cgroup(self._cgroup)
 
     def kill(self) -> None:
-        """SIGKILL every process but pid 1, until none is left; the kernel says goodbye to their peers."""
-        until(lambda: not [p.signal(signal.SIGKILL) for p in self._killable()], f"{self.name} is empty")
-
-    def _killable(self) -> list[Process]:
-        found = []
-        for process in self.processes():
-            with contextlib.suppress(ProcessLookupError):
-                process.signal(0)
-                found.append(process)
-        return found
+        """SIGKILL every process but pid 1 at once, until none is left; the kernel says goodbye to their peers."""
+        # One call: killed one by one, those that still live would have time for a last word.
+        until(lambda: not self.processes() or self.sh("kill -KILL -1 2>/dev/null || true"), f"{self.name} is empty")
 
     def processes(self) -> list[Process]:
         """Return what lives on this host besides its pid 1, without the dead."""
@@ -194,6 +190,11 @@ class Host:
         """SIGCONT everything."""
         for process in self.processes():
             process.signal(signal.SIGCONT)
+        self._wake_waiters()
+
+    def _wake_waiters(self) -> None:
+        for waiter in self._spawned:
+            waiter.send_signal(signal.SIGCONT)  # nsenter stops when what it waits for does
 
     def spawn(self, argv: Sequence[str], env: Mapping[str, str], output: Path) -> tuple[subprocess.Popen[bytes], Process]:
         """Start a command here; return what waits for it (its exit code) and the process itself."""
@@ -263,6 +264,7 @@ class Lab:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.names = directory / "hosts"  # everybody's /etc/hosts
         self.hosts: dict[str, Host] = {}
         self.cgroup = _make_cgroup()
         self._fabric = subprocess.Popen(
@@ -273,17 +275,14 @@ class Lab:
         self._inside = ThreadPoolExecutor(1, initializer=_enter_network, initargs=(self._fabric.pid,))
 
     def host(self, *names: str) -> list[Host]:
-        """Make hosts and boot them; each knows the names of all made so far, and of these."""
+        """Make hosts and boot them; each knows the names of all."""
         made = [Host(self, name, len(self.hosts) + i) for i, name in enumerate(names, 1)]
         self.hosts |= {host.name: host for host in made}
+        lines = ["127.0.0.1 localhost", *(f"{host.address} {host.name}" for host in self.hosts.values())]
+        self.names.write_text("\n".join(lines) + "\n")  # in place: the hosts that are up see it
         for host in made:
             host.boot()
         return made
-
-    def names(self) -> str:
-        """Return /etc/hosts."""
-        lines = [f"{host.address} {host.name}" for host in self.hosts.values()]
-        return "\n".join(["127.0.0.1 localhost", *lines]) + "\n"
 
     def fabric(self, script: str) -> None:
         """Run a shell script in the fabric's network."""

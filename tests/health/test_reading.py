@@ -130,9 +130,9 @@ def test_what_training_went_on_after_was_handled() -> None:
 
 def test_python_says_when_it_ignored_an_exception() -> None:
     text = (
-        TB + "KeyError: 'x'\nException ignored in: <function f>\n" + TB + "TypeError: 'NoneType' object is not callable"
+        TB + "ValueError: x\nException ignored in: <function f>\n" + TB + "TypeError: 'NoneType' object is not callable"
     )
-    assert read("a", end(text, 1)).exception == "KeyError"
+    assert read("a", end(text, 1)).exception == "ValueError"
 
 
 def test_a_cry_after_an_own_exception_is_teardown_and_before_it_is_the_cause() -> None:

@@ -99,6 +99,8 @@ CASES: dict[str, tuple[RoundEvidence, str, str, int]] = {
         round_of((ended(0, -6, watchdog(9)), stopped(1)), (stopped(2, -15, OOM), stopped(3))), "cuda_oom", "b", 2),
     "a user error in a stopped rank beats victims": (
         round_of((ended(0, 1, GLOO), stopped(1)), (stopped(2, 1, KEY),)), "user_data_error", "b", 2),
+    "of explicit errors that of a rank which was not being stopped": (
+        round_of((stopped(0, -15, OOM),), (ended(2, 1, ECC),)), "gpu_ecc", "b", 2),
     "but no kill": (round_of((ended(0, -9), stopped(1)), (stopped(2, 1, BOOM),)), "killed_unknown", "a", 0),
     "victims first, the error later": (
         round_of((ended(0, 1, REMOTE), ended(1, 1, GLOO)), (ended(2, -6, KEY), stopped(3))), "user_data_error", "b", 2),

@@ -49,8 +49,7 @@ def body(seat):
                 done.set()
 
         for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
-            if signal.getsignal(signum) is not signal.SIG_IGN:
-                loop.add_signal_handler(signum, on_signal, signum)
+            loop.add_signal_handler(signum, on_signal, signum)
 
         def renew(inc, fence_s, every_s):
             link.lease(inc, boottime() + fence_s)
@@ -88,6 +87,8 @@ def body(seat):
                     say(event="Child", pid=child.pid)
                 case ["stop"]:
                     say(event="Stopped", survivors=await link.stop())
+                case ["hang", for_s]:
+                    time.sleep(for_s)
                 case ["quit"]:
                     done.set()
 

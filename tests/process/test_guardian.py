@@ -88,7 +88,7 @@ def test_term_reaches_the_rank_process_only(one, tmp_path, until):
     one.start(["sh", "-c", "trap 'echo term; exit 3' TERM; sleep 30 & echo up $!; wait"], stdout=str(log))
     until(lambda: log.exists() and log.read_text(), "the rank is up")
     child = int(log.read_text().split()[1])
-    one.tell("term", 2, signal.SIGTERM)  # another round: nothing
+    one.tell("term", 2, signal.SIGUSR1)  # another round: nothing
     one.tell("term", 1, signal.SIGTERM)
     assert one.wait("RankExited")["status"] == 3
     assert one.strangers() == {child}  # it may still be saving; the kill of the round takes it
@@ -318,3 +318,11 @@ def test_the_keeper_names_what_does_not_die_and_exits_75(node, freezer):
     assert one.exit_code() == 75
     assert f"{pid} (sleep, state " in one.stderr()
     thaw()
+
+
+def test_ranks_die_with_their_guardian_when_nobody_else_can_act(one, until):
+    one.start(SLEEP, SLEEP)
+    pids = [pid for _, pid in one.wait("RanksStarted")["pids"]]
+    one.kill("keeper", "agent", signum=signal.SIGSTOP)
+    one.kill("guardian")
+    until(lambda: not any(Path(f"/proc/{pid}/stat").read_text().split()[2] == "S" for pid in pids), "dead", 5)

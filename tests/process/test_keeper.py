@@ -69,6 +69,13 @@ def test_an_agent_that_is_told_by_the_kernel_that_its_keeper_died(node, oracle, 
     until(lambda: not oracle.pids(), "all gone")
 
 
+def test_a_young_agent_dies_with_its_keeper(node, oracle, until):
+    one = node(up=False, slow_s=20)
+    one.wait("Young")
+    one.kill("keeper")
+    until(lambda: not oracle.pids(), "all gone")
+
+
 def test_a_failed_body_is_an_exit_code_and_not_an_agent_that_hangs(node, oracle):
     one = node()
     one.lease()

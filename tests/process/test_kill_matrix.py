@@ -118,6 +118,14 @@ def test_agent_and_guardian_stopped_are_fenced_by_the_keeper(renewing, oracle, r
     report(f"STOP agent + guardian, fence {FENCE_S:g} s: empty after {1000 * took:.0f} ms")
 
 
+def test_a_stopped_guardian_and_an_agent_that_hangs_are_fenced_by_the_keeper(renewing, until):
+    renewing.tell("hang", 6)
+    renewing.kill("guardian", signum=signal.SIGSTOP)
+    until(lambda: not renewing.strangers(), "the keeper fences")
+    gone = renewing.wait("GuardianGone")  # said when the agent is back
+    assert (gone["round"], gone["survivors"]) == (1, [])
+
+
 @pytest.mark.parametrize("stopped", ["agent", "guardian"])
 def test_one_stopped_and_the_other_killed(renewing, oracle, until, stopped):
     renewing.kill(stopped, signum=signal.SIGSTOP)

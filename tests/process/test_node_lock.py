@@ -83,6 +83,23 @@ async def test_an_agent_that_was_killed_does_not_hold_it_but_its_guardian_and_ke
     os.close(fd)
 
 
+async def test_a_guardian_that_is_left_alone_holds_it_until_its_ranks_are_dead(node, oracle):
+    one = node()
+    one.tell("hold", "run", "here")
+    one.wait("GuardianReady")
+    one.lease()
+    one.plant(hop=False)
+    one.kill("guardian", signum=signal.SIGSTOP)
+    one.kill("agent", "keeper")
+    lock = NodeLock("run", "here")
+    with pytest.raises(NodeNotEmpty):
+        await lock.acquire(bound_s=0.1)
+    one.kill("guardian", signum=signal.SIGCONT)
+    fd = await lock.acquire()
+    assert oracle.pids() <= {one.guardian}
+    os.close(fd)
+
+
 async def test_a_second_guardian_holds_it_too(node):
     one = node()
     one.tell("hold", "run", "here")

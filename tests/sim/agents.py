@@ -75,7 +75,7 @@ class Agent:
         self.paused = False
         self.cut = False
         self.laggy_until = 0.0
-        self.slow_pipe_until = 0.0
+        self.pipe_slow = (0.0, 0.0)  # until when, by how much
         self.leaving = False
         self.inbox: dict[str, deque[Callable[[], None]]] = {}
         self.alarm = Alarm(self, lambda: self.take(words.Tick(self.clock())))
@@ -113,7 +113,11 @@ class Agent:
         return self.world.net.watch_lag(self.world.now < self.laggy_until)
 
     def pipe_lag(self) -> float:
-        return self.world.net.pipe_lag(self.world.now < self.slow_pipe_until)
+        until, most = self.pipe_slow
+        return self.world.net.pipe_lag(most if self.world.now < until else 0.0)
+
+    def slow_pipe(self, most: float, lasting: float) -> None:
+        self.pipe_slow = (self.world.now + lasting, most)
 
     # -- the loop
 

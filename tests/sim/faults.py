@@ -23,6 +23,7 @@ KINDS = (
     "store outage",
     "lagging watch",
     "slow guardian",
+    "stall of node",
     "leave",
     "late join",
     "restart",
@@ -51,14 +52,14 @@ class Injector:
     def begin(self) -> None:
         """Start the first agents and plan the faults."""
         cfg, rng = self.world.cfg, self.rng
-        favourite = [rng.choice(KINDS) for _ in range(2)]
+        favourite = [rng.choice(KINDS), rng.choice(KINDS), "rank failure"]
         for i in range(cfg.nodes):
             shared = i > 0 and rng.random() < 0.15
             self.place(f"n{i}", self.home[f"n{i - 1}"] if shared else None, 2 if rng.random() < 0.25 else 1)
             self.bring(f"n{i}", rng.random() * (20.0 if rng.random() < 0.1 else 3.0))
         for _ in range(cfg.faults):
             kind = rng.choice(KINDS) if rng.random() < 0.6 else rng.choice(favourite)
-            if rng.random() < 0.5:
+            if rng.random() < 0.4:
                 self.world.after(rng.random() * cfg.fault_phase_s, lambda k=kind: self.strike(k))
             else:
                 self.waiting.append(lambda k=kind: self.strike(k))
@@ -231,7 +232,24 @@ class Injector:
         agent = self._some()
         if agent is None:
             return False
-        agent.slow_pipe_until = self.world.now + self.rng.uniform(5, 40)
+        agent.slow_pipe(self.rng.choice((2.0, 8.0, 20.0)), self.rng.uniform(5, 40))
+        return True
+
+    def _stall_of_node(self) -> bool:
+        """The machine thrashes: first what is told to the guardian comes late, then the agent stands still as well."""
+        agent = self._some()
+        if agent is None or agent.paused:
+            return False
+        self.world.note(agent.name, "STALLS", "")
+        agent.slow_pipe(25.0, self.rng.uniform(1, 4))
+        stop = self.world.cfg.timing.ttl_s * (0.8 + self.rng.random())
+
+        def pause() -> None:
+            if agent.alive and not agent.paused and not self.fair:
+                agent.pause()
+                self.world.after(stop, lambda: self._thaw(agent))
+
+        self.world.after(0.3 + self.rng.random() * 2.0, pause)
         return True
 
     def _leave(self) -> bool:
@@ -268,7 +286,8 @@ class Injector:
         self.world.net.calm()
         self._back()
         for agent in list(self.world.agents):
-            agent.laggy_until = agent.slow_pipe_until = 0.0
+            agent.laggy_until = 0.0
+            agent.slow_pipe(0.0, 0.0)
             self._mend(agent)
             self._thaw(agent)
         if not self.world.truth.over and self.rng.random() < 0.8:

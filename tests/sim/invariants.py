@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .world import World
 
 F, R, S, D, X = Phase.FORMING, Phase.RUNNING, Phase.STOPPING, Phase.DONE, Phase.FAILED
-STEPS = {(F, R): 0, (R, R): 0, (R, S): 0, (S, F): 1, (S, X): 0, (F, X): 0, (R, D): 0, (X, F): 1, (D, F): 1}
+STEPS = {(F, R): 0, (R, R): 0, (R, S): 0, (S, S): 0, (S, F): 1, (S, X): 0, (F, X): 0, (R, D): 0, (X, F): 1, (D, F): 1}
 ONCE = "attempts history rounds evidence started finished".split()
 
 

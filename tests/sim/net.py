@@ -33,9 +33,9 @@ class Net:
             return 1.0 + self.rng.random() * 12.0
         return 0.001 + self.rng.random() * (2.0 if self._slow() else 0.05)
 
-    def pipe_lag(self, slow: bool) -> float:
-        if slow:
-            return self.rng.random() * 8.0
+    def pipe_lag(self, most: float) -> float:
+        if most:
+            return self.rng.random() * most
         return 0.0005 + self.rng.random() * (1.0 if self._slow() else 0.01)
 
     def fork_delay(self) -> float:

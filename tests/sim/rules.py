@@ -49,4 +49,3 @@ class Rules:
     fences: bool = True  # the guardian kills at the deadline
     kill_cancels: bool = True  # a kill drops starts that are queued before it
     sweep_first: bool = True  # a new agent waits until the old guardian has proven its ranks dead
-    newest_at_start: bool = False  # every node takes the newest checkpoint when its ranks start

@@ -54,9 +54,10 @@ def drawn(rng: Random) -> Config:
     nodes = rng.randint(2, 6)
     low = rng.randint(1, nodes)
     high = rng.randint(low, nodes)
-    limits = Limits(rng.choice((2.0, 5.0)), rng.choice((40.0, 80.0)), 18.0)
+    limits = Limits(rng.choice((2.0, 5.0)), rng.choice((40.0, 80.0)), rng.choice((3.0, 18.0)))
     grace = rng.choice((1.0, 3.0, 6.0))
-    return Config(nodes, low, high, rng.randint(0, 5), rng.randint(20, 70), rng.uniform(60, 140), rng.randint(2, 9), grace, limits)
+    steps, phase_s, faults = rng.randint(30, 90), rng.uniform(80, 180), rng.randint(3, 14)
+    return Config(nodes, low, high, rng.randint(0, 5), steps, phase_s, faults, grace, limits)
 
 
 class World:

@@ -1,0 +1,71 @@
+"""Where a round re-enters: asks the resume hook, on the leading agent, when all ranks of earlier rounds are dead.
+
+The answer is written into the store with the close of the round, so every rank of every node gets the same one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+from ..rendezvous.leader import Resumed, SelectResume
+from ..rendezvous.records import Outcome, ResumePoint, Round
+from .files import FileThread
+from .linux import boottime
+from .spec import JobSpec
+
+HOOK_S = 600.0  # for a choice: digests of a large checkpoint take minutes
+SENTENCE = 300  # characters, in the job record
+STORAGE = 75  # DESIGN §9: worth a requeue
+
+
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """The resume hook of one agent. ``spare`` names the hook's process, which no sweep may take."""
+
+    spec: JobSpec
+    spare: Callable[[tuple[int, ...]], None]
+    say: Callable[[str], None]
+
+    async def choose(self, ask: SelectResume) -> Resumed:
+        """Choose where a round re-enters; a hook that fails ends the job, in words."""
+        spec = self.spec
+        if spec.resume_hook is None and spec.checkpoint_dir is None:
+            return Resumed(boottime(), ask.round, ResumePoint())
+        from .hook import BuiltIn, Care, Hook, HookError, HookRequest, find_resume_point, parse_hook
+
+        care = Care(FileThread("hook"), HOOK_S, self.spare, self.say)
+        request = HookRequest(spec.run_id, ask.attempt, spec.checkpoint_dir, ask.roster, _steps(ask.history))
+        try:
+            hook: Hook
+            if spec.resume_hook is not None:
+                hook = parse_hook(spec.resume_hook)
+            else:
+                assert spec.checkpoint_dir is not None
+                hook = BuiltIn(spec.checkpoint_dir)
+            result = await find_resume_point(hook, request, care)
+        except HookError as error:
+            code, cls = (STORAGE, "fs_transient") if spec.resume_hook is None else (1, "user_exception")
+            outcome = Outcome(code, f"{error}; the round was not started"[:SENTENCE], cls)
+            return Resumed(boottime(), ask.round, ResumePoint(), outcome=outcome)
+        finally:
+            care.files.close()
+        for name, reason in result.refused:
+            self.say(f"checkpoint {name} is passed over: {reason}")
+        return Resumed(boottime(), ask.round, result.point, result.refused)
+
+
+def entry(raw: bytes) -> dict[str, object]:
+    """Parse a round's history entry as its close wrote it."""
+    value: object = json.loads(raw)
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
+
+
+def _steps(history: tuple[tuple[Round, bytes], ...]) -> tuple[tuple[int, int | None], ...]:
+    out: list[tuple[int, int | None]] = []
+    for n, raw in history:
+        step = entry(raw).get("step")
+        out.append((n, step if isinstance(step, int) and step >= 0 else None))
+    return tuple(out)

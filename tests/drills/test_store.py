@@ -1,0 +1,60 @@
+"""Drills: the store is slow, away, or loses a member."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from drills.job import LEASE_S, Etcd, Job
+from drills.lab import Host, Lab, boottime
+
+pytestmark = pytest.mark.drill
+
+
+@pytest.fixture
+def etcd(lab: Lab, hosts: list[Host], request: pytest.FixtureRequest) -> Etcd:
+    """One member, or three on hosts of their own."""
+    return Etcd(lab, lab.host(*("e1", "e2", "e3") if request.node.get_closest_marker("parametrize") else ("e1",)))
+
+
+def test_stopped_within_the_lease(job: Job, etcd: Etcd, hosts: list[Host]) -> None:
+    """Nothing happens, nothing is charged."""
+    job.start_with_spare(*hosts)
+    etcd.members["e1"].signal(signal.SIGSTOP)
+    job.steady(1, *hosts[:2], for_s=LEASE_S / 6)
+    etcd.members["e1"].signal(signal.SIGCONT)
+    job.steady(1, *hosts[:2], for_s=LEASE_S)
+    job.check_unharmed()
+    job.finish(*hosts)
+    job.check_nothing_left()
+
+
+def test_stopped_beyond_the_lease(job: Job, etcd: Etcd, hosts: list[Host]) -> None:
+    """Every node fences itself, and all go on together when the store is back. No node is to blame."""
+    h1, h2, _ = hosts
+    job.start_with_spare(*hosts)
+    at = boottime()
+    etcd.members["e1"].signal(signal.SIGSTOP)
+    job.wait_silence(LEASE_S * 1.5)
+    job.check_fenced(1, h1, at)
+    job.check_fenced(1, h2, at)
+    at = boottime()
+    etcd.members["e1"].signal(signal.SIGCONT)
+    members = job.wait_later_round(1, 2)
+    job.check_recovery(at, members, 1.0)
+    job.check_failure(0, "rdzv_lost", "", "rendezvous", *hosts)
+    job.finish(*hosts)
+    job.check_one_world()
+    job.check_nothing_left()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+def test_leading_member(job: Job, etcd: Etcd, hosts: list[Host], number: int) -> None:
+    """The job goes on without a charge, whichever member its agents talk to."""
+    job.start_with_spare(*hosts)
+    etcd.members[etcd.leader().name].signal(number)
+    job.steady(1, *hosts[:2], for_s=LEASE_S * 1.5)
+    job.check_unharmed()
+    job.finish(*hosts)
+    job.check_nothing_left()

@@ -1,0 +1,249 @@
+"""Wrong readings of the protocol (PROTOCOL part b), each as ``Rules`` that wrap the product without touching it.
+
+Every one is what somebody could write in good faith; the simulator must catch each by an invariant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from remuster.agent import node
+from remuster.agent import node_words as words
+from remuster.agent.fence import Fence
+from remuster.agent.node_state import NodeState, Ranks
+from remuster.rendezvous import leader
+from remuster.rendezvous.records import Phase, Round, decode_job, encode
+from remuster.rendezvous.store import Delete, Field, KeyValue, Put, Range, WatchBatch
+from remuster.rendezvous.writes import Kind, Write
+
+from .rules import Actions, Rules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .agents import Agent
+
+
+def _sees(change: Callable[[Agent, KeyValue], KeyValue]) -> Any:
+    """Make a leader that reads every key through ``change``."""
+
+    def step(agent: Agent, state: leader.Leader, event: Any) -> tuple[leader.Leader, Actions]:
+        match event:
+            case leader.Elected(found=found):
+                found = Range(tuple(change(agent, kv) for kv in found.items), found.revision)
+                event = replace(event, found=found)
+            case leader.Changed(batch=batch):
+                events = tuple(replace(e, kv=e.kv and change(agent, e.kv)) for e in batch.events)
+                event = replace(event, batch=WatchBatch(events))
+            case _:
+                pass
+        return leader.step(state, event)
+
+    return step
+
+
+def _without(kinds: tuple[Kind, ...], unwanted: Callable[[Agent, Any], bool]) -> Any:
+    """Make writes of ``kinds`` without the guards that are ``unwanted``."""
+
+    def write(agent: Agent, wanted: Write) -> Write:
+        if wanted.kind not in kinds:
+            return wanted
+        guards = tuple(g for g in wanted.txn.guards if not unwanted(agent, g))
+        return replace(wanted, txn=replace(wanted.txn, guards=guards))
+
+    return write
+
+
+# 1. F does not say whose ranks must be dead: the leader closes over whoever is ready.
+def _forgets_members(_agent: Agent, kv: KeyValue) -> KeyValue:
+    if not kv.key.endswith("/job"):
+        return kv
+    job = decode_job(kv.value)
+    return kv if job.phase is not Phase.FORMING else replace(kv, value=encode(replace(job, formed=Round(0))))
+
+
+def _fails_with_members(agent: Agent, wanted: Write) -> Write:
+    """Leave ``formed`` as it stands in the other write of F, so that the plant is about the close alone."""
+    if wanted.kind is not Kind.FAIL:
+        return wanted
+    put, *rest = wanted.txn.then
+    kv = agent.world.store.range(agent.world.cfg.keys.job).one()
+    assert isinstance(put, Put)
+    assert kv is not None
+    job = replace(decode_job(put.value), formed=decode_job(kv.value).formed)
+    return replace(wanted, txn=replace(wanted.txn, then=(replace(put, value=encode(job)), *rest)))
+
+
+# 2. The guardian checks the deadline when it kills, and not when it starts.
+def _starts_anyway(fence: Fence, inc: int, _now: float) -> str | None:
+    return Fence(fence.inc).may_start(inc, 0.0)
+
+
+# 3. Membership by node name: a new incarnation takes the place of the one before it.
+def _by_name(_agent: Agent, s: NodeState, event: Any) -> tuple[NodeState, Actions]:
+    if isinstance(event, words.RosterRead) and event.roster:
+        places = tuple(
+            replace(m, inc=s.inc) if m.node == s.settings.node and s.inc else m for m in event.roster.members
+        )
+        event = replace(event, roster=replace(event.roster, members=places))
+    return node.step(s, event)
+
+
+# 4. The leader revokes the lease of a member that does not answer.
+def _impatient(_agent: Agent, s: leader.Leader, event: Any) -> tuple[leader.Leader, Actions]:
+    s, actions = leader.step(s, event)
+    seen = s.view.job()
+    last = s.view.roster(seen.job.formed) if seen and seen.job.phase is Phase.FORMING else None
+    if seen is None or last is None or not any(isinstance(a, leader.Wake) for a in actions):
+        return s, actions
+    here = s.view.nodes()
+    slow = [m.inc for m in last.members if m.node in here and here[m.node].record.inc == m.inc]
+    slow = [inc for inc in slow if any(x.record.inc == inc and x.record.ready < seen.job.round for x in here.values())]
+    return s, (*actions, *(words.RevokeOld(inc, "does not answer") for inc in slow))
+
+
+# 6. Ranks that were fenced while the lease lived go unreported: the agent renews and believes that they run.
+def _trusts_memory(_agent: Agent, s: NodeState, event: Any) -> tuple[NodeState, Actions]:
+    fenced = isinstance(event, words.FencedHere)
+    if fenced or (isinstance(event, words.Exited) and event.status == -9 and s.ranks is Ranks.LIVE):
+        s, actions = node.step(s, words.Tick(event.at))
+        return s, (*actions, words.AcknowledgeFence(event.inc)) if fenced else actions
+    return node.step(s, event)
+
+
+# 7. A loss is an event: a leader acts on a DELETE that it sees, and a successor never sees the one before its time.
+def _edge_triggered(agent: Agent, s: leader.Leader, event: Any) -> tuple[leader.Leader, Actions]:
+    if isinstance(event, leader.Elected):
+        kvs, keys = {kv.key: kv for kv in event.found.items}, agent.world.cfg.keys
+        job = decode_job(kvs[keys.job].value)
+        roster = agent.world.truth.rosters.get(job.formed)
+        for m in roster.members if roster else ():
+            record = replace(agent.node.settings.record, inc=m.inc, machine=m.machine, slots=m.slots)
+            kv = KeyValue(keys.node(m.node), encode(record), 1, 1, m.inc)
+            kvs.setdefault(kv.key, kv)
+        event = replace(event, found=Range(tuple(kvs[k] for k in sorted(kvs)), event.found.revision))
+    return leader.step(s, event)
+
+
+# 8. Only an agent that had ranks answers that they are dead.
+def _silent(_agent: Agent, s: NodeState, event: Any) -> tuple[NodeState, Actions]:
+    s, actions = node.step(s, event)
+    never = [a for a in actions if isinstance(a, words.Submit) and a.write.kind is Kind.READY]
+    if s.round == 0 and never:
+        return s, tuple(a for a in actions if a not in never)
+    return s, actions
+
+
+# 9. A finished id is reset: the rounds begin at 1 again.
+def _resets(_agent: Agent, wanted: Write) -> Write:
+    if wanted.kind is not Kind.JOIN:
+        return wanted
+    then = []
+    for op in wanted.txn.then:
+        if isinstance(op, Put) and op.key.endswith("/job"):
+            op = replace(op, value=encode(replace(decode_job(op.value), round=Round(1), first=Round(1), formed=Round(0))))
+        then.append(op)
+    return replace(wanted, txn=replace(wanted.txn, then=tuple(then)))
+
+
+# 11. The charge is a write of its own, before the transition.
+def _charges_first(agent: Agent, wanted: Write) -> Write:
+    if wanted.kind is not Kind.NEXT:
+        return wanted
+    put = wanted.txn.then[0]
+    kv = agent.world.store.range(agent.world.cfg.keys.job).one()
+    assert isinstance(put, Put)
+    assert kv is not None
+    new, old = decode_job(put.value), decode_job(kv.value)
+    if old.phase is not Phase.STOPPING or sum(n for _, n in new.spent) <= sum(n for _, n in old.spent):
+        return wanted
+    charge = replace(put, value=encode(replace(old, spent=new.spent, charged=new.charged)))
+    return replace(wanted, txn=replace(wanted.txn, then=(charge,)))
+
+
+# 12. ready is written when the ranks are told to stop, not when they are proven dead.
+def _early(_agent: Agent, s: NodeState, event: Any) -> tuple[NodeState, Actions]:
+    s, actions = node.step(s, event)
+    for action in actions:
+        if isinstance(action, words.Terminate | words.Kill):
+            s, more = node.step(s, words.NothingLeft(event.at, action.round))
+            actions += more
+    return s, actions
+
+
+# 14. A leaving agent goes at once: its lease is revoked while its ranks live.
+def _leaves_first(agent: Agent, s: NodeState, event: Any) -> tuple[NodeState, Actions]:
+    if isinstance(event, words.LeaveAsked) and s.ranks is not Ranks.NONE:
+        agent.world.store.revoke(s.inc)
+    return node.step(s, event)
+
+
+# 15. Done by any: one member that has finished speaks for all.
+def _done_by_any(agent: Agent, s: leader.Leader, event: Any) -> tuple[leader.Leader, Actions]:
+    if isinstance(event, leader.Changed):
+        keys, events = agent.world.cfg.keys, list(event.batch.events)
+        for e in event.batch.events:
+            kind, _, rest = e.key[len(keys.prefix) :].partition("/")
+            roster = agent.world.truth.rosters.get(int(rest.partition("/")[0])) if kind == "finished" else None
+            if e.kv and roster:
+                names = [keys.report("finished", roster.round, m.node, m.inc) for m in roster.members]
+                events += [replace(e, key=k, kv=replace(e.kv, key=k)) for k in names if k != e.key]
+        event = replace(event, batch=WatchBatch(tuple(events)))
+    return leader.step(s, event)
+
+
+# 19. Each node takes the newest checkpoint when it starts its ranks.
+def _newest_at_start(agent: Agent, s: NodeState, event: Any) -> tuple[NodeState, Actions]:
+    s, actions = node.step(s, event)
+    changed = []
+    for action in actions:
+        if isinstance(action, words.Start) and action.job.resume:
+            path, step = agent.world.work.newest()
+            if agent.world.rng.random() < 0.3:
+                path, step = "an older one: this node's view of the file system is late", step - 1
+            action = replace(action, job=replace(action.job, resume=replace(action.job.resume, path=path, step=step)))
+        changed.append(action)
+    return s, tuple(changed)
+
+
+# 10 of the order's list: words of old rounds are never deleted.
+def _keeps_all(_agent: Agent, wanted: Write) -> Write:
+    then = tuple(op for op in wanted.txn.then if not isinstance(op, Delete))
+    return replace(wanted, txn=replace(wanted.txn, then=then))
+
+
+def _own_node(agent: Agent, guard: Any) -> bool:
+    return guard.field is Field.LEASE and guard.key == agent.world.cfg.keys.node(agent.node.settings.node)
+
+
+def _job_revision(agent: Agent, guard: Any) -> bool:
+    return guard.field is Field.MOD and guard.key == agent.world.cfg.keys.job
+
+
+def _node_revision(_agent: Agent, guard: Any) -> bool:
+    return guard.field is Field.MOD and "/nodes/" in guard.key
+
+
+PLANTS = (
+    Rules("hole 1: members of the last round forgotten", leader=_sees(_forgets_members), write=_fails_with_members),
+    Rules("hole 2: starts without looking at the deadline", may_start=_starts_anyway),
+    Rules("hole 2: a kill leaves queued starts", kill_cancels=False),
+    Rules("hole 3: membership by node name", node=_by_name),
+    Rules("hole 4: the leader revokes a slow member's lease", leader=_impatient),
+    Rules("hole 5: joins before the old guardian has swept", sweep_first=False),
+    Rules("hole 6: fenced ranks unreported", node=_trusts_memory),
+    Rules("hole 7: loss is an event", leader=_edge_triggered),
+    Rules("hole 8: never-started member is silent", node=_silent),
+    Rules("hole 9: a finished id begins at round 1 again", write=_resets),
+    Rules("hole 11: the charge in its own write", write=_charges_first),
+    Rules("hole 12: ready before the proof", node=_early),
+    Rules("hole 12: ready is not monotone", write=_without((Kind.READY,), _node_revision)),
+    Rules("hole 13: stop without comparing the revision of job", write=_without((Kind.STOP,), _job_revision)),
+    Rules("hole 14: leaves before its ranks are dead", node=_leaves_first),
+    Rules("hole 15: done by any member", leader=_done_by_any),
+    Rules("hole 19: every node takes the newest checkpoint", node=_newest_at_start),
+    Rules("no fence: the guardian does not kill at the deadline", fences=False, may_start=_starts_anyway),
+    Rules("the lease guard dropped", write=_without(tuple(Kind), _own_node)),
+    Rules("old words are kept for ever", write=_keeps_all),
+)
