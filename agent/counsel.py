@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import cast
 
 from ..health import wire
-from ..health.evidence import RankExit
+from ..health.evidence import Fenced, GuardianDied, RankExit, RoundEvidence, Told
 from ..health.verdict import LEAVE
 from ..rendezvous.leader import Conclude, Concluded, Stamps
 from ..rendezvous.records import ResumePoint, Round
@@ -87,7 +87,7 @@ class Bench:
             evidence=made.evidence.nodes,
             resume=point,
             refused=refused,
-            times=_times(ask),
+            times=_times(ask, made.evidence),
             ended_at=time.time(),
         )
         record = attempt_record(facts)
@@ -125,13 +125,28 @@ def _verdict(made: Judgement) -> dict[str, object]:
     }
 
 
-def _times(ask: Conclude) -> Times:
+def _detect(evidence: RoundEvidence) -> float | None:
+    """Return how long after its first end a node's word of it was in the store, in ms: both on that node's clock."""
+    for node in evidence.nodes:
+        told = [fact.at_s for fact in node.facts if isinstance(fact, Told)]
+        ends = [
+            fact.at_s
+            for fact in node.facts
+            if isinstance(fact, (Fenced, GuardianDied)) or (isinstance(fact, RankExit) and fact.status != 0)
+        ]
+        if told and ends and told[0] >= min(ends):
+            return round((told[0] - min(ends)) * 1000, 3)
+    return None
+
+
+def _times(ask: Conclude, evidence: RoundEvidence) -> Times:
     s, now = ask.stamps, boottime()
 
     def between(start: float | None, end: float | None) -> float | None:
         return None if start is None or end is None else round((end - start) * 1000, 3)
 
     return Times(
+        detect=_detect(evidence),
         stop=between(s.stopping, s.gathered),
         decide=between(s.gathered, now),
         form=between(s.forming, s.formed),

@@ -52,6 +52,9 @@ class Crew:
         self.console = place.console
         self._post = post
         self._environ = seat.environ
+        self._handed = Round(0)  # the last round whose start has reached the guardian
+        self._fence_over = asyncio.Event()  # the guardian takes a start only after a renewal later than the fence
+        self._fence_over.set()
         self._dropped: set[Round] = set()  # rounds that were killed before their start had reached the guardian
         self._directories: dict[int, Path] = {}  # of the present round, by local rank
         self._ended: dict[int, int] = {}  # wall clock, for people
@@ -73,6 +76,7 @@ class Crew:
             reason = f"the log directory {self._run_dir} cannot be used: {error}; choose another --log-dir"
             self._post(words.Refused(boottime(), n, reason))
             return
+        await self._fence_over.wait()
         if n in self._dropped:
             return
         self._directories = dict(enumerate(made))
@@ -84,6 +88,7 @@ class Crew:
         orders = tuple(self._order(action, local) for local in range(slots))
         try:
             self.link.start(n, action.roster.members[action.index].inc, orders)
+            self._handed = n
         except OrderTooLarge as error:
             self._post(words.Refused(boottime(), n, str(error)))
 
@@ -109,14 +114,25 @@ class Crew:
         )
 
     def terminate(self, action: words.Terminate) -> None:
-        self.link.terminate(action.round, action.signal)
+        """Ask the ranks to end; when their start has not reached the guardian yet, it never will."""
+        if action.round == self._handed:
+            self.link.terminate(action.round, action.signal)
+            return
+        self._dropped.add(action.round)
+        self.link.kill(action.round)
 
     def kill(self, action: words.Kill) -> None:
         self._dropped.add(action.round)
         self.link.kill(action.round)
 
     def acknowledge(self, inc: Incarnation) -> None:
+        self._fence_over.clear()
         self.link.acknowledge_fence(inc)
+
+    def renewed(self, inc: Incarnation, deadline_s: float) -> None:
+        """Tell keeper and guardian until when ranks may live."""
+        self.link.lease(inc, deadline_s)
+        self._fence_over.set()
 
     async def collect(self, action: words.Collect) -> None:
         """Add last lines and error files to what ended by itself, within a bound; answer with bytes for the store."""

@@ -196,13 +196,18 @@ class Guardian:
 
     def _fork(self, order: Order) -> int:
         me = os.getpid()
+        # The fork ignores SIGTERM, as the guardian does, until it says otherwise: blocked, one that comes before waits.
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
         try:
             pid = os.fork()
         except OSError as error:
             self._say("noexec", order.round, order.local_rank, error.errno or errno.EAGAIN, "fork")
             return 0
-        if pid == 0:
-            become(order, me, self.tell_error, self.group)
+        else:
+            if pid == 0:
+                become(order, me, self.tell_error, self.group)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
         self.ranks[pid] = (order.round, order.local_rank)
         return pid
 

@@ -168,24 +168,31 @@ class Keeper:
             self.clean_scans = 0
             return False
         self.timer.arm(NEVER)
-        guardian = self.page.guardian
-        stuck = not guardian or not proc.alive(guardian) or proc.stopped(guardian)
-        if stuck and guardian:
-            kill_all([guardian])  # its ranks die with it, while we still look for what is below them
-        orphans = proc.foreign_children(self.agent, (guardian, *self.page.spared))
-        victims = [*orphans, *proc.below(guardian)] if guardian else orphans
-        for orphan in orphans:
-            victims += proc.below(orphan)
-        if not any(proc.alive(pid) for pid in reversed(victims)):  # the dead ones, not yet reaped, come first
-            self.clean_scans += 1  # a scan can miss what forks while it looks
-            return self.clean_scans < _CLEAN_SCANS
-        self.clean_scans = 0
-        for group in cgroup.of_guardian(self.page.last_guardian):
-            cgroup.kill(group)
-        if stuck and proc.stopped(self.agent):
-            victims.append(self.agent)  # nobody is left to carry on
-        kill_all(victims)
-        return True
+        busy = self._kill_left(self.page.guardian)
+        self.clean_scans = 0 if busy else self.clean_scans + 1  # a scan can miss what forks while it looks
+        return self.clean_scans < _CLEAN_SCANS
+
+    def _kill_left(self, guardian: int) -> bool:
+        """Kill the ranks that are alive, with the guardian that let them; True when there was anything to kill."""
+        stuck = not proc.alive(guardian) or proc.stopped(guardian)
+        dying = stuck and proc.alive(guardian)
+        if dying:
+            kill_all([guardian])  # its ranks die with it, and what is below them becomes the agent's
+        busy = False
+        for orphan in proc.foreign_children(self.agent, (guardian, *self.page.spared)):
+            if proc.alive(orphan):
+                kill_all([orphan, *proc.below(orphan)])
+                busy = True
+        if not stuck:
+            ranks = [pid for pid in proc.below(guardian) if proc.alive(pid)]
+            kill_all(ranks)
+            busy = busy or bool(ranks)
+        if busy:
+            for group in cgroup.of_guardian(self.page.last_guardian):
+                cgroup.kill(group)
+            if stuck and proc.stopped(self.agent):
+                kill_all([self.agent])  # nobody is left to carry on
+        return busy or dying
 
     def _sweep(self, patience_s: float) -> tuple[int, ...]:
         groups = cgroup.of_guardian(self.page.last_guardian)

@@ -8,6 +8,7 @@ which goes on while the machine is suspended.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,6 +52,7 @@ class Lease:
         self._timing = timing
         self._renewed = renewed
         self._task: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
         self.inc = Incarnation(0)
 
     async def grant(self, lost: Callable[[Incarnation], None]) -> Incarnation:
@@ -67,7 +69,10 @@ class Lease:
 
     async def _renew(self, inc: Incarnation, sent: float, lost: Callable[[Incarnation], None]) -> None:
         while True:
-            await asyncio.sleep(max(self._timing.try_s / 4, sent + self._timing.keepalive_s - boottime()))
+            with contextlib.suppress(asyncio.TimeoutError):
+                pause_s = max(self._timing.try_s / 4, sent + self._timing.keepalive_s - boottime())
+                await asyncio.wait_for(self._hurry.wait(), pause_s)
+            self._hurry.clear()
             trying = boottime()
             try:
                 await self._store.keepalive(inc, self._timing.try_s)
@@ -78,6 +83,10 @@ class Lease:
                 continue
             sent = trying
             self._renewed(inc, self._timing.deadline(sent))
+
+    def hurry(self) -> None:
+        """Renew now: the guardian waits for it before it starts ranks again."""
+        self._hurry.set()
 
     def stop(self) -> None:
         """Send no more keepalives; the lease expires by itself unless it is revoked."""

@@ -140,6 +140,7 @@ class Agent:
                 self.crew.kill(action)
             case words.AcknowledgeFence(inc=inc):
                 self.crew.acknowledge(inc)
+                self._lease.hurry()
             case words.Collect():
                 self._spawn(self.crew.collect(action))
             case words.Lead(token=token):
@@ -159,7 +160,7 @@ class Agent:
         self.post(words.Granted(boottime(), inc))
 
     def _renewed(self, inc: Incarnation, deadline_s: float) -> None:
-        self.crew.link.lease(inc, deadline_s)
+        self.crew.renewed(inc, deadline_s)
 
     def _lost(self, inc: Incarnation) -> None:
         if self._state is None or self._state.inc != inc:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..health.evidence import Fact, Fault, Fenced, GuardianDied, Left, RankExit, StartError
+from ..health.evidence import Fact, Fault, Fenced, GuardianDied, Left, RankExit, StartError, Told
 from ..rendezvous import writes
 from ..rendezvous.membership import Over, standing
 from ..rendezvous.records import Cause, Incarnation, Round, decode_job, decode_node
@@ -262,6 +262,8 @@ def _wrote(s: NodeState, event: Wrote) -> tuple[NodeState, tuple[Action, ...]]:
             return s, (Watch(result.revision + 1),)
         case Kind.STOP | Kind.MASTER:
             s = _job(s, result.ranges[0].one())
+            if kind is Kind.STOP and event.round == s.round:
+                s = replace(s, facts=(*s.facts, Told(event.at - s.started_at)))
         case Kind.LEAD:
             s = replace(s, campaign_at=event.at + AGAIN_S)  # the watch will show the key: do not ask again before
         case Kind.READY:

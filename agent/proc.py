@@ -10,7 +10,7 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
 GONE = ""  # state of a process that is not there
 
@@ -97,13 +97,15 @@ def below(pid: int, *, spare: Collection[int] = ()) -> list[int]:
     return found
 
 
-def foreign_children(agent: int, spare: Collection[int]) -> list[int]:
-    """Return the children of ``agent`` that it has not started itself: the guardian, and orphans it was given.
+def foreign_children(agent: int, spare: Collection[int]) -> Iterator[int]:
+    """Yield the children of ``agent`` that it has not started itself: the guardian, and orphans it was given.
 
     The guardian and every rank lead sessions of their own, and no process can move into an existing session, so what
     shares the agent's session is the agent's own work; ``spare`` names those of its children that lead a session too.
+    The newest comes first, looked at when it is asked for: what keeps forking is caught there or not at all.
     """
-    return [child for child in children(agent) if child not in spare and _session(child) != _session(agent)]
+    own = _session(agent)
+    return (child for child in reversed(children(agent)) if child not in spare and _session(child) != own)
 
 
 def _session(pid: int) -> int:

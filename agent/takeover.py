@@ -24,16 +24,17 @@ class TakeOver:
     def round(self, spared: tuple[int, ...]) -> bool:
         """Kill and reap what is foreign; True when nothing foreign was left in two rounds."""
         me = os.getpid()
-        orphans = proc.foreign_children(me, spared)
-        for orphan in orphans:
+        found = False
+        for orphan in proc.foreign_children(me, spared):
+            found = True
             if not _reaped(orphan):  # a guardian that was stopped leaves thousands of dead ones
                 kill_all([orphan, *proc.below(orphan)])
-        self._clean = 0 if orphans else self._clean + 1
+        self._clean = 0 if found else self._clean + 1
         return self._clean >= READINGS
 
     def survivors(self, spared: tuple[int, ...]) -> tuple[int, ...]:
         """Return what is still alive."""
-        orphans = proc.foreign_children(os.getpid(), spared)
+        orphans = list(proc.foreign_children(os.getpid(), spared))
         family = orphans + [pid for orphan in orphans for pid in proc.below(orphan)]
         return tuple(pid for pid in family if proc.alive(pid))
 

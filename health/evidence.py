@@ -66,13 +66,20 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
+class Told:
+    """The store had acknowledged this node's word that the round is over."""
+
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Fault:
     """The agent could not do its part (no port, no log directory, …), in words."""
 
     what: str
 
 
-Fact = RankExit | StartError | Fenced | GuardianDied | Left | Fault
+Fact = RankExit | StartError | Fenced | GuardianDied | Left | Told | Fault
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import cast
 
 from .errors import BadEvidence
-from .evidence import ErrorFile, Fact, Fault, Fenced, GuardianDied, Left, RankExit, StartError
+from .evidence import ErrorFile, Fact, Fault, Fenced, GuardianDied, Left, RankExit, StartError, Told
 
 SCHEMA = 1
 MAX_BYTES = 64 << 10
@@ -25,6 +25,7 @@ _KINDS: dict[str, type[Fact]] = {
     "fenced": Fenced,
     "guardian": GuardianDied,
     "left": Left,
+    "told": Told,
     "fault": Fault,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
@@ -144,6 +145,8 @@ def _fact(item: Mapping[str, object]) -> Fact:
             return GuardianDied(_float(item, "at_s"))
         case "left":
             return Left(_int(item, "signal"))
+        case "told":
+            return Told(_float(item, "at_s"))
         case "fault":
             return Fault(_text(item, "what"))
         case other:

@@ -19,9 +19,11 @@ from typing import Any
 
 from etcd_server import find_etcd
 
+import remuster
 from drills.lab import Host, Lab, Process, boottime, until
 
 HERE = Path(__file__).parent
+ROOT = Path(remuster.__file__).parent.parent
 COMMAND = Path(sys.executable).with_name("remuster")
 LEASE_S = 6.0  # the least that a kill bound of 2 s allows
 CONF = "lease_ttl=6,kill_bound=2,last_call_timeout=3"
@@ -189,7 +191,8 @@ class Job:
             log_dir = self.lab.directory / f"{name}-logs"
             output = self.lab.directory / f"{name}.out"
             host.sh("mkdir -p -m 700 /run/user")
-            env = {"PATH": os.defpath, "HOME": "/run/user", "XDG_RUNTIME_DIR": "/run/user", "LANG": "C.UTF-8"}
+            home = "/run/user"
+            env = {"PATH": os.defpath, "HOME": home, "XDG_RUNTIME_DIR": home, "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT)}
             argv = [
                 *(str(COMMAND), "--nnodes", self.nnodes, "--rdzv-backend", "etcd"),
                 *("--rdzv-endpoint", self.etcd.endpoint, "--rdzv-id", self.run_id, "--rdzv-conf", CONF),

@@ -187,6 +187,9 @@ class Node:
         until(lambda: all(log.exists() and log.read_text() for log in logs), "the trees stand")
         return [pid for _, pid in started["pids"]]
 
+    def alive(self, pid):
+        return alive(pid)
+
     def strangers(self):
         """Return what is alive of this node besides its three processes, seen in several looks."""
         found = set()

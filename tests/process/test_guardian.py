@@ -325,4 +325,4 @@ def test_ranks_die_with_their_guardian_when_nobody_else_can_act(one, until):
     pids = [pid for _, pid in one.wait("RanksStarted")["pids"]]
     one.kill("keeper", "agent", signum=signal.SIGSTOP)
     one.kill("guardian")
-    until(lambda: not any(Path(f"/proc/{pid}/stat").read_text().split()[2] == "S" for pid in pids), "dead", 5)
+    until(lambda: not any(one.alive(pid) for pid in pids), "the ranks are dead", 5)

@@ -119,9 +119,9 @@ def test_agent_and_guardian_stopped_are_fenced_by_the_keeper(renewing, oracle, r
 
 
 def test_a_stopped_guardian_and_an_agent_that_hangs_are_fenced_by_the_keeper(renewing, until):
-    renewing.tell("hang", 6)
+    renewing.tell("hang", 5)
     renewing.kill("guardian", signum=signal.SIGSTOP)
-    until(lambda: not renewing.strangers(), "the keeper fences")
+    until(lambda: not renewing.strangers(), "the keeper fences", FENCE_S + 2.0)
     gone = renewing.wait("GuardianGone")  # said when the agent is back
     assert (gone["round"], gone["survivors"]) == (1, [])
 

@@ -178,7 +178,7 @@ class Guardian:
     # -- the fence
 
     def _arm(self) -> None:
-        if self.timer_at is None and not self.fence.latched and self.fence.inc:
+        if self.timer_at is None and not self.fence.latched and self.fence.inc and self.world.rules.fences:
             self.timer_at = self.agent.world_time(self.fence.deadline_s)
             self.world.at(max(self.timer_at, self.world.now), self._ring)
 

@@ -56,7 +56,7 @@ def drawn(rng: Random) -> Config:
     high = rng.randint(low, nodes)
     limits = Limits(rng.choice((2.0, 5.0)), rng.choice((40.0, 80.0)), rng.choice((3.0, 18.0)))
     grace = rng.choice((1.0, 3.0, 6.0))
-    steps, phase_s, faults = rng.randint(30, 90), rng.uniform(80, 180), rng.randint(3, 14)
+    steps, phase_s, faults = rng.randint(40, 160), rng.uniform(120, 300), rng.randint(5, 30)
     return Config(nodes, low, high, rng.randint(0, 5), steps, phase_s, faults, grace, limits)
 
 
