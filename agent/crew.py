@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..health import wire
 from ..health.evidence import Fact, RankExit
@@ -23,10 +24,12 @@ from .attempts import attempt_directory
 from .files import FileThread
 from .guardian_link import GuardianLink, OrderTooLarge, RankOrder
 from .linux import boottime
-from .output import STDERR, STDOUT, Console, Source
 from .seat import Seat
 from .spec import JobSpec
 from .worker_env import RankPlace, rank_argv, rank_env
+
+if TYPE_CHECKING:
+    from .output import Console
 
 COLLECT_S = 3.0  # for last lines and error files; then the facts go without them
 TAIL_BYTES = 64 * 1024
@@ -39,7 +42,8 @@ class Place:
 
     run_dir: Path
     files: FileThread
-    console: Console
+    console: Callable[[], Console]  # loaded when there is something to show: ranks start sooner
+    line: Callable[..., None]  # a line of the agent's own
 
 
 class Crew:
@@ -49,7 +53,8 @@ class Crew:
         self._spec = spec
         self._run_dir = place.run_dir
         self._files = place.files
-        self.console = place.console
+        self._console = place.console
+        self._line = place.line
         self._post = post
         self._environ = seat.environ
         self._handed = Round(0)  # the last round whose start has reached the guardian
@@ -59,13 +64,16 @@ class Crew:
         self._directories: dict[int, Path] = {}  # of the present round, by local rank
         self._ended: dict[int, int] = {}  # wall clock, for people
         self._preparing: asyncio.Task[None] | None = None
+        self._draining: asyncio.Task[bool] | None = None
         self.link = GuardianLink(seat, self._heard, answer_s=spec.kill_bound_s)
         self._told_omp = False
         self._held = ""
 
     # --- the node machine's actions -----------------------------------------------------------------------------------
     def start(self, action: words.Start) -> None:
-        """Make the round's directories, then hand the ranks to the guardian."""
+        """Make the round's directories, then hand the ranks to the guardian; the files of dead ranks are let go."""
+        if self._directories:
+            self._draining = asyncio.ensure_future(self._console().drain())
         self._preparing = asyncio.ensure_future(self._start(action))
 
     async def _start(self, action: words.Start) -> None:
@@ -80,28 +88,31 @@ class Crew:
         if n in self._dropped:
             return
         self._directories = dict(enumerate(made))
-        self.console.follow(
-            Source(str(path / name), stream)
-            for path in made
-            for name, stream in (("stdout.log", STDOUT), ("stderr.log", STDERR))
-        )
         orders = tuple(self._order(action, local) for local in range(slots))
         try:
-            self.link.start(n, action.roster.members[action.index].inc, orders)
+            self.link.start(n, action.roster.members[action.place].inc, orders)
             self._handed = n
         except OrderTooLarge as error:
             self._post(words.Refused(boottime(), n, str(error)))
+            return
+        self._show(made)
+
+    def _show(self, directories: list[Path]) -> None:
+        from .output import STDERR, STDOUT, Source
+
+        streams = (("stdout.log", STDOUT), ("stderr.log", STDERR))
+        self._console().follow(Source(str(path / name), stream) for path in directories for name, stream in streams)
 
     def _make_directories(self, attempt: int, slots: int) -> list[Path]:
         return [attempt_directory(self._run_dir, attempt, local) for local in range(slots)]
 
     def _order(self, action: words.Start, local: int) -> RankOrder:
-        place = RankPlace(action.job, action.roster, action.index, local)
+        place = RankPlace(action.job, action.roster, action.place, local)
         directory = self._directories[local]
         env = rank_env(self._spec, place, str(directory / "error.json"), self._environ)
         if env.omp_defaulted and not self._told_omp:
             self._told_omp = True
-            self.console.say("remuster: OMP_NUM_THREADS is set to 1 for each rank; set it yourself to change that\n")
+            self._line("OMP_NUM_THREADS is set to 1 for each rank; set it yourself to change that")
         changes: dict[str, str | None] = dict.fromkeys(env.unset)
         changes.update(env.set)
         return RankOrder(
@@ -140,7 +151,7 @@ class Crew:
         try:
             facts = await self._files.run(self._describe, action.facts, timeout_s=COLLECT_S)
         except (OSError, TimeoutError) as error:
-            self.console.say(f"remuster: the ranks' last lines could not be read: {error}\n")
+            self._line(f"the ranks' last lines could not be read: {error}")
         self._post(words.Collected(boottime(), action.round, wire.encode(facts)))
 
     def _describe(self, facts: tuple[Fact, ...]) -> tuple[Fact, ...]:
@@ -182,7 +193,7 @@ class Crew:
                 held = "a subreaper and a cgroup" if cgroup else "a subreaper (no cgroup is delegated)"
                 if held != self._held:
                     self._held = held
-                    self.console.say(f"remuster: ranks are held by {held}\n")
+                    self._line(f"ranks are held by {held}")
 
     def _left_over(self, n: Round, survivors: tuple[int, ...], at: float) -> None:
         if survivors:

@@ -5,19 +5,17 @@ Times are seconds of ``linux.boottime()``, taken where the thing happened. Produ
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class GuardianReady:
+class GuardianReady(NamedTuple):
     """The guardian holds the node's lock; ``cgroup`` tells whether its ranks get a cgroup of their own."""
 
     pid: int
     cgroup: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RanksStarted:
+class RanksStarted(NamedTuple):
     """Ranks of ``round`` were forked: (local rank, pid) each. Whether their programs run, StartFailed would say."""
 
     round: int
@@ -25,16 +23,14 @@ class RanksStarted:
     at_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class StartRefused:
+class StartRefused(NamedTuple):
     """The guardian starts no (further) rank of ``round``."""
 
     round: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class StartFailed:
+class StartFailed(NamedTuple):
     """One rank could not be started: ``errno`` at ``step`` (fork, start, stdin, stdout, stderr, cwd, exec) on ``what``.
 
     Its RankExited follows (126 or 127, as a shell says), except after ``fork``.
@@ -47,8 +43,7 @@ class StartFailed:
     what: str
 
 
-@dataclass(frozen=True, slots=True)
-class RankExited:
+class RankExited(NamedTuple):
     """One rank ended and was reaped. ``status`` as subprocess gives it: 0.., or -N for signal N."""
 
     round: int
@@ -58,8 +53,7 @@ class RankExited:
     at_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class RanksEmpty:
+class RanksEmpty(NamedTuple):
     """The answer to a kill: nothing of any round is alive or queued, or only ``survivors`` (they sit in the kernel)."""
 
     round: int
@@ -67,8 +61,7 @@ class RanksEmpty:
     at_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFenced:
+class NodeFenced(NamedTuple):
     """The deadline passed and all was killed: no rank starts until this is acknowledged and the lease renewed."""
 
     inc: int
@@ -77,8 +70,7 @@ class NodeFenced:
     at_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class GuardianGone:
+class GuardianGone(NamedTuple):
     """The guardian was killed, and all below it is proved dead but ``survivors``. Another one is being started."""
 
     round: int
@@ -86,8 +78,7 @@ class GuardianGone:
     at_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class KeeperGone:
+class KeeperGone(NamedTuple):
     """The keeper was killed: nobody waits for this agent any more, it must stop its ranks and leave."""
 
     at_s: float

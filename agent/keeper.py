@@ -26,7 +26,7 @@ from .linux import (
 )
 from .page import Page
 from .spawn import spawn_guardian
-from .sweep import kill_all, reap, sweep
+from .sweep import CLEAN_SCANS, kill_all, reap, sweep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signa
 SECOND_FENCE_S = 0.1  # after the guardian's
 PATIENCE_S = 30.0  # for what will not die
 UNKILLABLE = 75  # exit code: worth a requeue, on another node
-_CLEAN_SCANS = 3
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 4, 500  # between the rounds of a fence
 
 
@@ -169,8 +168,8 @@ class Keeper:
             return False
         self.timer.arm(NEVER)
         busy = self._kill_left(self.page.guardian)
-        self.clean_scans = 0 if busy else self.clean_scans + 1  # a scan can miss what forks while it looks
-        return self.clean_scans < _CLEAN_SCANS
+        self.clean_scans = 0 if busy else self.clean_scans + 1
+        return self.clean_scans < CLEAN_SCANS
 
     def _kill_left(self, guardian: int) -> bool:
         """Kill the ranks that are alive, with the guardian that let them; True when there was anything to kill."""
@@ -190,15 +189,15 @@ class Keeper:
         if busy:
             for group in cgroup.of_guardian(self.page.last_guardian):
                 cgroup.kill(group)
-            if stuck and proc.stopped(self.agent):
-                kill_all([self.agent])  # nobody is left to carry on
+        if (busy or dying) and stuck and proc.stopped(self.agent):
+            kill_all([self.agent])  # nobody is left to carry on
         return busy or dying
 
     def _sweep(self, patience_s: float) -> tuple[int, ...]:
         groups = cgroup.of_guardian(self.page.last_guardian)
         for group in groups:
             cgroup.kill(group)
-        left = sweep(patience_s, self._note_end)
+        left = sweep(patience_s, self._note_end, last=self.page.guardian)
         for group in groups:
             cgroup.remove(group)
         return left

@@ -8,7 +8,6 @@ which goes on while the machine is suspended.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -52,7 +51,7 @@ class Lease:
         self._timing = timing
         self._renewed = renewed
         self._task: asyncio.Task[None] | None = None
-        self._hurry = asyncio.Event()
+        self._nap: asyncio.Future[None] | None = None  # until the next renewal
         self.inc = Incarnation(0)
 
     async def grant(self, lost: Callable[[Incarnation], None]) -> Incarnation:
@@ -69,10 +68,7 @@ class Lease:
 
     async def _renew(self, inc: Incarnation, sent: float, lost: Callable[[Incarnation], None]) -> None:
         while True:
-            with contextlib.suppress(asyncio.TimeoutError):
-                pause_s = max(self._timing.try_s / 4, sent + self._timing.keepalive_s - boottime())
-                await asyncio.wait_for(self._hurry.wait(), pause_s)
-            self._hurry.clear()
+            await self._pause(max(self._timing.try_s / 4, sent + self._timing.keepalive_s - boottime()))
             trying = boottime()
             try:
                 await self._store.keepalive(inc, self._timing.try_s)
@@ -84,9 +80,19 @@ class Lease:
             sent = trying
             self._renewed(inc, self._timing.deadline(sent))
 
+    async def _pause(self, pause_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._nap = loop.create_future()
+        timer = loop.call_later(pause_s, self.hurry)
+        try:
+            await self._nap
+        finally:
+            timer.cancel()
+
     def hurry(self) -> None:
-        """Renew now: the guardian waits for it before it starts ranks again."""
-        self._hurry.set()
+        """Renew now, unless a renewal is under way: the guardian starts nothing after a fence until there was one."""
+        if self._nap is not None and not self._nap.done():
+            self._nap.set_result(None)
 
     def stop(self) -> None:
         """Send no more keepalives; the lease expires by itself unless it is revoked."""

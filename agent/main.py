@@ -14,6 +14,7 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..rendezvous.keys import Keys
 from ..rendezvous.leader import Conclude, Concluded, Limits
@@ -32,18 +33,21 @@ from .loop import Agent, Surroundings
 from .node_lock import NodeBusy, NodeLock, NodeLockError
 from .node_state import Settings
 from .notes import Notes
-from .output import Console
 from .ports import AddressError, reachable_address
 from .reentry import Entrance
 from .seat import Seat
 from .spec import Backend, JobSpec
 from .strays import sweep_strays
 
+if TYPE_CHECKING:
+    from .output import Console
+
 LEAVE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 FORWARD = (signal.SIGUSR1, signal.SIGUSR2)
 USAGE, REFUSED, UNHEALTHY = 2, 69, 75
 NAMES = 64  # agents of one run on one host without --local-addr, told apart by a number
 WARM_S = 0.25  # after the start: the first ranks run by then, or nodes are waited for
+CALL_S = 2.0  # for one try at etcd; less under a short lease, or one silent member would cost all of it
 SLACK_S = 2.0  # after a TTL, for the store to say that a lease has expired
 
 
@@ -60,15 +64,22 @@ class _Host:
         self._seat = seat
         self._files = FileThread()
         self._records = FileThread("records")
-        self._console = Console()
+        self._shown: Console | None = None
+
+    def _console(self) -> Console:
+        if self._shown is None:
+            from .output import Console
+
+            self._shown = Console()
+        return self._shown
 
     async def serve(self) -> int:
         """Prepare the node, run the agent, and leave nothing behind."""
         try:
             return await self._serve()
         finally:
-            await self._console.drain()
-            self._console.close()
+            await self._console().drain()
+            self._console().close()
             self._files.close()
             self._records.close()
 
@@ -91,7 +102,7 @@ class _Host:
 
     async def _on_node(self, run_dir: Path, address: str, node: NodeId, lock: tuple[str, int], machine: Machine) -> int:
         spec = self._spec
-        log = Notes(self._console.say, run_dir, self._records, os.environ.get("LOGLEVEL", ""))
+        log = Notes(lambda text: self._console().say(text), run_dir, self._records, os.environ.get("LOGLEVEL", ""))
         strays = sweep_strays(spec.run_id, node, self._seat.keeper)
         if strays.killed:
             log.line("killed what an earlier start had left", pids=list(strays.killed))
@@ -115,7 +126,7 @@ class _Host:
         try:
             end = await agent.run()
             survivors = await agent.crew.link.stop()
-            await self._console.drain()
+            await self._console().drain()
             await self._keep_last(agent, chronicle, log)
         finally:
             warm.cancel()
@@ -123,7 +134,7 @@ class _Host:
             await store.close()
             log.open()
         if end.code and chronicle.report:
-            self._console.say(chronicle.report)
+            self._console().say(chronicle.report)
         log.line("exit", code=end.code, why=end.sentence)
         if survivors:
             return self._complain(f"processes {survivors} do not die from SIGKILL; reboot this node", UNHEALTHY)
@@ -134,7 +145,7 @@ class _Host:
         crews: list[Crew] = []
 
         def crew(post: Callable[[words.Event], None]) -> Crew:
-            crews.append(Crew(spec, self._seat, post, Place(run_dir, self._files, self._console)))
+            crews.append(Crew(spec, self._seat, post, Place(run_dir, self._files, self._console, log.line)))
             return crews[0]
 
         async def judge(ask: Conclude) -> Concluded:
@@ -165,7 +176,7 @@ class _Host:
         await chronicle.settle()
 
     def _complain(self, sentence: str, code: int) -> int:
-        self._console.say(f"remuster: {sentence}\n")
+        self._console().say(f"remuster: {sentence}\n")
         return code
 
 
@@ -238,4 +249,5 @@ def _store(spec: JobSpec) -> Store:
     password = access.password_file.read_text(encoding="utf-8").rstrip("\n") if access.password_file else ""
     first = os.getpid() % len(spec.endpoints)  # or all agents of a job would sit on one member
     endpoints = tuple(Endpoint(host, port) for host, port in spec.endpoints[first:] + spec.endpoints[:first])
-    return EtcdStore(EtcdConfig(endpoints, tls, access.username, password))
+    call_s = min(CALL_S, Timing(spec.lease_ttl_s, spec.kill_bound_s).try_s)
+    return EtcdStore(EtcdConfig(endpoints, tls, access.username, password, call_s))

@@ -216,7 +216,7 @@ def _enter(s: NodeState, event: Rereading) -> tuple[NodeState, tuple[Action, ...
         holder = decode_node(event.node.value)
         if holder.machine == cfg.record.machine:  # same machine: its strays are swept, its lock is ours
             return _later(s, event.at), (RevokeOld(holder.inc, "an earlier agent of this node is dead"),)
-        if event.at >= s.out_since + cfg.patience_s:
+        if event.at + AGAIN_S >= s.out_since + cfg.patience_s:  # there is no time for another look
             return replace(s, exiting=True), (
                 Exit(
                     NO_STORE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..health.evidence import Fact
 from ..rendezvous.records import Incarnation, Job, Roster, Round
@@ -11,16 +11,14 @@ from ..rendezvous.writes import Kind, Write
 
 
 # --- events: ``at`` is CLOCK_BOOTTIME in seconds ----------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class Granted:
+class Granted(NamedTuple):
     """Answer to Grant; 0 = the store did not answer."""
 
     at: float
     inc: Incarnation
 
 
-@dataclass(frozen=True, slots=True)
-class Rereading:
+class Rereading(NamedTuple):
     """Answer to Reread: ``job``, ``leader`` and ``nodes/me`` at one revision; ``found`` False = no answer."""
 
     at: float
@@ -31,20 +29,17 @@ class Rereading:
     leader: KeyValue | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class JobSeen:
+class JobSeen(NamedTuple):
     at: float
     kv: KeyValue | None
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderSeen:
+class LeaderSeen(NamedTuple):
     at: float
     kv: KeyValue | None
 
 
-@dataclass(frozen=True, slots=True)
-class RosterRead:
+class RosterRead(NamedTuple):
     """Answer to ReadRoster; ``roster`` None with ``found`` = that round is over already."""
 
     at: float
@@ -53,8 +48,7 @@ class RosterRead:
     found: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Wrote:
+class Wrote(NamedTuple):
     """Answer to Submit by incarnation ``inc``; ``result`` None = unknown, it may have been applied or still be."""
 
     at: float
@@ -64,37 +58,32 @@ class Wrote:
     result: TxnResult | None
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseLost:
+class LeaseLost(NamedTuple):
     """The store says that the lease is gone."""
 
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class PortReserved:
+class PortReserved(NamedTuple):
     at: float
     round: Round
     address: str
 
 
-@dataclass(frozen=True, slots=True)
-class PortFailed:
+class PortFailed(NamedTuple):
     at: float
     round: Round
     what: str
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveAsked:
+class LeaveAsked(NamedTuple):
     """A signal, the keeper's end, or the command asks this node to leave."""
 
     at: float
     signal: int
 
 
-@dataclass(frozen=True, slots=True)
-class Collected:
+class Collected(NamedTuple):
     """Answer to Collect: the round's facts with last lines and error files, as bytes for the store."""
 
     at: float
@@ -102,21 +91,18 @@ class Collected:
     words: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(NamedTuple):
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(NamedTuple):
     """The guardian has forked every rank."""
 
     at: float
     round: Round
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(NamedTuple):
     """The guardian would not start the ranks: another incarnation, or past the fence."""
 
     at: float
@@ -124,8 +110,7 @@ class Refused:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class StartFailed:
+class StartFailed(NamedTuple):
     at: float
     round: Round
     local_rank: int
@@ -133,8 +118,7 @@ class StartFailed:
     program: str
 
 
-@dataclass(frozen=True, slots=True)
-class Exited:
+class Exited(NamedTuple):
     at: float
     round: Round
     local_rank: int
@@ -142,8 +126,7 @@ class Exited:
     pid: int
 
 
-@dataclass(frozen=True, slots=True)
-class NothingLeft:
+class NothingLeft(NamedTuple):
     """Proof of death after a Kill; ``survivors`` are processes that SIGKILL did not end in time."""
 
     at: float
@@ -151,8 +134,7 @@ class NothingLeft:
     survivors: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class FencedHere:
+class FencedHere(NamedTuple):
     """The guardian killed all ranks at the deadline, with proof; ``round`` 0 when it had none."""
 
     at: float
@@ -160,8 +142,7 @@ class FencedHere:
     inc: Incarnation
 
 
-@dataclass(frozen=True, slots=True)
-class GuardianLost:
+class GuardianLost(NamedTuple):
     """The guardian is dead; its ranks died with it and the agent has swept the rest, with proof."""
 
     at: float
@@ -187,58 +168,49 @@ Event = (
 
 
 # --- actions ----------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(NamedTuple):
     """Get a new lease: a new incarnation."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reread:
+class Reread(NamedTuple):
     """Read ``job``, ``leader`` and ``nodes/me`` at one revision."""
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
+class Watch(NamedTuple):
     """Watch ``job`` and ``leader`` from ``revision`` on; replaces an earlier watch."""
 
     revision: int
 
 
-@dataclass(frozen=True, slots=True)
-class Submit:
+class Submit(NamedTuple):
     write: Write
 
 
-@dataclass(frozen=True, slots=True)
-class RevokeOld:
+class RevokeOld(NamedTuple):
     """Revoke the lease of an earlier agent of this same machine, which is dead and swept."""
 
     inc: Incarnation
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReadRoster:
+class ReadRoster(NamedTuple):
     round: Round
 
 
-@dataclass(frozen=True, slots=True)
-class ReservePort:
+class ReservePort(NamedTuple):
     round: Round
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Start this node's ranks of ``round``; ``index`` is the node's place in the roster."""
+class Start(NamedTuple):
+    """Start this node's ranks of ``round``; ``place`` is the node's in the roster."""
 
     round: Round
     roster: Roster
-    index: int
+    place: int
     job: Job
 
 
-@dataclass(frozen=True, slots=True)
-class Terminate:
+class Terminate(NamedTuple):
     """Signal the rank processes, and only them: what they started must live until they have saved."""
 
     round: Round
@@ -246,44 +218,38 @@ class Terminate:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Kill:
+class Kill(NamedTuple):
     """SIGKILL everything of this node's ranks, drop queued starts, and prove it: NothingLeft."""
 
     round: Round
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class AcknowledgeFence:
+class AcknowledgeFence(NamedTuple):
     inc: Incarnation
 
 
-@dataclass(frozen=True, slots=True)
-class Collect:
+class Collect(NamedTuple):
     """Add last lines and error files to the facts of ``round``: its ranks are dead."""
 
     round: Round
     facts: tuple[Fact, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Lead:
+class Lead(NamedTuple):
     """This agent holds the leader key with ``token``: run the job machine."""
 
     token: int
 
 
-@dataclass(frozen=True, slots=True)
-class Wake:
+class Wake(NamedTuple):
     """Send a Tick at ``at``."""
 
     at: float
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Exit:
+class Exit(NamedTuple):
     """End the command with ``code``; ``revoke`` the lease first."""
 
     code: int

@@ -17,6 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+NOBODY = 0
+CLEAN_SCANS = 3  # one can miss what forks while it looks
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.0005, 0.5
 
 
@@ -45,11 +47,20 @@ def reap(on_end: Callable[[int, int], None]) -> bool:
         on_end(pid, status)
 
 
-def sweep(bound_s: float, on_end: Callable[[int, int], None]) -> tuple[int, ...]:
-    """Kill and reap until no child is left; after ``bound_s`` return the pids that would not die. Blocks."""
+def sweep(bound_s: float, on_end: Callable[[int, int], None], last: int = NOBODY) -> tuple[int, ...]:
+    """Kill and reap until no child is left; after ``bound_s`` return the pids that would not die. Blocks.
+
+    ``last`` is a guardian that sweeps at the same time: it is killed when it is stopped or nothing else is alive. Were
+    it killed first and this process a moment later, nobody would be left to go on.
+    """
     began_s = boottime()
+    clean_scans = 0
     while not reap(on_end):
-        kill_all(proc.below(os.getpid()))
+        others = [pid for pid in proc.below(os.getpid()) if pid != last]
+        kill_all(others)
+        clean_scans = 0 if any(proc.alive(pid) for pid in reversed(others)) else clean_scans + 1
+        if last != NOBODY and (clean_scans >= CLEAN_SCANS or proc.stopped(last)):
+            kill_all([last])
         if boottime() >= began_s + bound_s:
             return survivors()
         time.sleep(pause_s(began_s))

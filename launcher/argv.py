@@ -3,7 +3,7 @@
 torchrun's habits before the script: ``--flag value`` and ``--flag=value``, dashes or underscores, unique prefixes,
 a ``--`` in front of the script. From the script on nothing is looked at, let alone changed. An abbreviation that is
 unique among torchrun's flags means torchrun's flag, so that a flag of ours never makes an old command line ambiguous.
-Called by `cli` before click, which then sees canonical ``--flag=value`` tokens only.
+Called by `cli`, which then sees canonical ``--flag=value`` tokens only.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from . import writes
 from .membership import choose
@@ -33,8 +34,7 @@ class Limits:
 
 
 # --- events ---------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class Elected:
+class Elected(NamedTuple):
     """The leader key is ours; ``found`` is a linearizable range of the run's prefix, read after that."""
 
     at: float
@@ -42,14 +42,12 @@ class Elected:
     found: Range
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
+class Changed(NamedTuple):
     at: float
     batch: WatchBatch
 
 
-@dataclass(frozen=True, slots=True)
-class Concluded:
+class Concluded(NamedTuple):
     """The judgement on a round that was asked for by ``Conclude``."""
 
     at: float
@@ -61,8 +59,7 @@ class Concluded:
     done: bool = False  # it was asked because every rank had exited 0
 
 
-@dataclass(frozen=True, slots=True)
-class Resumed:
+class Resumed(NamedTuple):
     """The resume point of a round; ``outcome`` instead when the hook failed and the job must not go on."""
 
     at: float
@@ -72,8 +69,7 @@ class Resumed:
     outcome: Outcome | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Wrote:
+class Wrote(NamedTuple):
     """The answer to a ``Submit``; None = unknown: it may have been applied, or still be."""
 
     at: float
@@ -81,8 +77,7 @@ class Wrote:
     result: TxnResult | None
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(NamedTuple):
     at: float
 
 
@@ -90,8 +85,7 @@ Event = Elected | Changed | Concluded | Resumed | Wrote | Tick
 
 
 # --- actions --------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class Submit:
+class Submit(NamedTuple):
     write: Write
 
 
@@ -106,8 +100,7 @@ class Stamps:
     gathered: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Conclude:
+class Conclude(NamedTuple):
     """Judge how round ``round`` ended, and what it costs."""
 
     round: Round
@@ -122,8 +115,7 @@ class Conclude:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class SelectResume:
+class SelectResume(NamedTuple):
     """Choose where round ``round`` re-enters: all ranks of earlier rounds are dead."""
 
     round: Round
@@ -133,16 +125,14 @@ class SelectResume:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Wake:
+class Wake(NamedTuple):
     """Send a Tick at ``at``, with the reason of the wait; the shell shows it when it changes."""
 
     at: float
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Depose:
+class Depose(NamedTuple):
     """The leader key is somebody else's or gone: stop leading."""
 
     reason: str

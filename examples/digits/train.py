@@ -8,6 +8,7 @@ sampler's position. ``check.py`` proves it. Start it with ``remuster``, torchrun
 import argparse
 import base64
 import hashlib
+import importlib.util
 import json
 import os
 import time
@@ -16,7 +17,6 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.distributed as dist
-from sklearn.datasets import load_digits
 from torch.nn.parallel import DistributedDataParallel
 
 from remuster import checkpoint, resume_point
@@ -42,6 +42,15 @@ class Sampler:
             self.position += len(part)
             ids += part
         return ids
+
+
+def digits() -> tuple[torch.Tensor, torch.Tensor]:
+    """Read scikit-learn's digits from its own file; importing it would nearly double the start-up of every rank."""
+    spec = importlib.util.find_spec("sklearn")
+    if spec is None or not spec.submodule_search_locations:
+        raise SystemExit("this example trains on scikit-learn's digits: pip install scikit-learn")
+    table = np.loadtxt(Path(spec.submodule_search_locations[0], "datasets/data/digits.csv.gz"), delimiter=",")
+    return torch.from_numpy((table[:, :-1] / 16.0).astype(np.float32)), torch.from_numpy(table[:, -1].astype(np.int64))
 
 
 def network() -> torch.nn.Module:
@@ -109,10 +118,7 @@ def main() -> None:
     rank, world = dist.get_rank(), dist.get_world_size()
     attempt, round_ = (int(os.environ.get(name) or 0) for name in ("REMUSTER_ATTEMPT", "REMUSTER_ROUND"))
 
-    data = load_digits()
-    images = torch.from_numpy((data.data / 16.0).astype(np.float32))
-    labels = torch.from_numpy(data.target.astype(np.int64))
-
+    images, labels = digits()
     torch.manual_seed(SEED)
     model = network()
     torch.manual_seed(SEED + 1 + rank)  # from here on the random stream is the rank's own
@@ -174,8 +180,8 @@ def main() -> None:
 
     if rank == 0:
         print(f"done at step {done}: weights sha256:{write_final(args.out, model, done, world)}", flush=True)
-    # A reducer that outlives the group ends it while it holds the GIL, for which gloo's threads may be waiting: the
-    # rank would hang after its last step (seen with torch 2.13, 1 run in 15).
+    # If the reducer is the last to let go of the group, it joins gloo's threads while it holds the GIL, and one of them
+    # may need the GIL to drop the tensors of the last gather: the finished rank would hang (torch 2.13, 1 run in 15).
     del ddp
     dist.destroy_process_group()
 

@@ -104,8 +104,9 @@ def _check_records(cluster: Cluster, living: list[Node]) -> None:
         assert record.keys() >= RECORD_FIELDS, RECORD_FIELDS - record.keys()
         assert (record["run_id"], record["world_size"], len(record["members"])) == (cluster.run_id, 4, 2)
         assert sorted(rank for member in record["members"] for rank in member["ranks"]) == [0, 1, 2, 3]
-        assert record["times_ms"]["form"] is not None
     assert rounds[0]["exit_codes"]["3"] == -9
+    times = rounds[0]["times_ms"]  # a leader that came later does not know all of them
+    assert all(times[name] is not None for name in ("stop", "decide", "form", "spawn")), times
     for node in living:
         kept = {record["round"]: record for record in node.records()}
         assert kept, node.say()
@@ -207,9 +208,9 @@ def test_too_few_nodes(cluster: Cluster) -> None:
 
 
 def test_no_store(cluster: Cluster) -> None:
+    (cluster.folder / "t.py").touch()
     node = cluster.command(
         *("--nnodes", "2", "--rdzv-backend", "etcd", "--rdzv-endpoint", "127.0.0.1:1", "--rdzv-id", "x"),
         *("--rdzv-conf", "join_timeout=1", "t.py"),
     )
-    (cluster.folder / "t.py").touch()
-    assert node.exit_code() in (2, 69), node.say()
+    assert node.exit_code() == 69, node.say()

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from drills.job import LEASE_S, Etcd, Job
+from drills.etcd import Etcd
+from drills.job import LEASE_S, Job
 from drills.lab import Host, Lab, why_not
 
 _TOOK: list[tuple[str, str, str]] = []
@@ -36,7 +36,9 @@ def etcd(lab: Lab, hosts: list[Host]) -> Etcd:
 def job(lab: Lab, etcd: Etcd, request: pytest.FixtureRequest) -> Iterator[Job]:
     made = Job(lab, etcd)
     yield made
-    took = "" if made.recovery_s is None else f"{made.recovery_s * 1000:.0f} ms = {made.recovery_s / LEASE_S:.2f} leases"
+    took = (
+        "" if made.recovery_s is None else f"{made.recovery_s * 1000:.0f} ms = {made.recovery_s / LEASE_S:.2f} leases"
+    )
     _TOOK.append((request.node.name, took, made.verdict))
 
 

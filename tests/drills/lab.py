@@ -8,31 +8,31 @@ All hosts share the kernel, so CLOCK_BOOTTIME is common to them, and its file sy
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import itertools
 import os
 import shutil
 import signal
 import subprocess
-import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
+
+from drills.sight import PATIENCE_S, Process, children, link_of, look, title, until
 
 T = TypeVar("T")
 
 TOOLS = ("setpriv", "unshare", "nsenter", "ip", "iptables")
 NETWORK = "10.77.0"  # inside the fabric alone: two labs never meet
-PATIENCE_S = 20.0
 _CGROUP_MOUNTS = ("/sys/fs/cgroup/unified", "/sys/fs/cgroup")
 _CGROUP = "drill-lab-"
 _NEW_NET = 0x40000000
 _DIE_WITH_US = ("setpriv", "--pdeathsig", "KILL")
-_FABRIC = "ip link set lo up; ip link add br0 type bridge forward_delay 0; ip link set br0 up; echo up; exec sleep infinity"
+_FABRIC = (
+    "ip link set lo up; ip link add br0 type bridge forward_delay 0; ip link set br0 up; echo up; exec sleep infinity"
+)
 # Ignoring SIGCHLD, which exec keeps, makes the kernel reap whatever pid 1 adopts.
 _INIT = """
 set -e
@@ -60,45 +60,9 @@ def why_not() -> str:
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     if missing:
         return f"drills need root and namespaces, and {', '.join(missing)} (util-linux, iproute2, iptables)"
-    tried = subprocess.run(["unshare", "--net", "--pid", "--fork", "--mount-proc", "true"], capture_output=True)
+    tries = ["unshare", "--net", "--pid", "--fork", "--mount-proc", "true"]
+    tried = subprocess.run(tries, capture_output=True, check=False)
     return "" if tried.returncode == 0 else f"drills need root and namespaces: {tried.stderr.decode().strip()}"
-
-
-def boottime() -> float:
-    """Return the clock that all hosts share."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def until(condition: Callable[[], T], what: str | Callable[[], str], timeout_s: float = PATIENCE_S) -> T:
-    """Wait until ``condition()`` is true and return it; ``what`` names it when it does not become so."""
-    end = boottime() + timeout_s
-    while not (result := condition()):
-        assert boottime() < end, f"not within {timeout_s:g} s: {what if isinstance(what, str) else what()}"
-        time.sleep(0.005)
-    return result
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """A process of a host, by its pid outside."""
-
-    pid: int
-    title: str
-
-    def signal(self, number: int) -> None:
-        """Send it ``number``; for SIGSTOP, wait until it stands."""
-        os.kill(self.pid, number)
-        if number == signal.SIGSTOP:
-            until(lambda: _state(self.pid) in ("T", "", "Z"), f"{self.title} stands")
-
-    @property
-    def children(self) -> list[Process]:
-        """Its living children."""
-        return [child for child in map(_look, _children(self.pid)) if child is not None]
-
-    @property
-    def alive(self) -> bool:
-        return _state(self.pid) not in ("", "Z", "X")
 
 
 class Host:
@@ -130,8 +94,12 @@ class Host:
         if self._cgroup:
             self._cgroup.mkdir(exist_ok=True)
         env = {
-            **os.environ, "NAME": self.name, "ADDRESS": self.address, "ETC": str(self._etc), "HOSTS": str(self._lab.names),
-        }  # fmt: skip
+            **os.environ,
+            "NAME": self.name,
+            "ADDRESS": self.address,
+            "ETC": str(self._etc),
+            "HOSTS": str(self._lab.names),
+        }
         namespaces = ("--net", "--uts", "--ipc", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
         with (self._etc / "init.log").open("ab") as log:
             self._unshare = subprocess.Popen(
@@ -139,7 +107,7 @@ class Host:
                 env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True,
             )  # fmt: skip
         _hear(self._unshare, b"here\n", self.name)
-        (self.init,) = _children(self._unshare.pid)
+        (self.init,) = children(self._unshare.pid)
         self._link = f"v{self._number}.{next(self._links)}"
         # The address of the interface stays the same over a reboot: nobody has a stale ARP entry.
         mac = f"02:4c:00:00:00:{self._number:02x}"
@@ -175,11 +143,9 @@ class Host:
     def processes(self) -> list[Process]:
         """Return what lives on this host besides its pid 1, without the dead."""
         space = os.readlink(f"/proc/{self.init}/ns/pid")
-        found = []
-        for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
-            if pid != self.init and _link_of(f"/proc/{pid}/ns/pid") == space and (process := _look(pid)):
-                found.append(process)
-        return found
+        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        here = [pid for pid in pids if pid != self.init and link_of(f"/proc/{pid}/ns/pid") == space]
+        return [process for process in map(look, here) if process is not None]
 
     def freeze(self) -> None:
         """SIGSTOP everything on this host but pid 1."""
@@ -187,8 +153,8 @@ class Host:
             process.signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """SIGCONT everything."""
-        for process in self.processes():
+        """SIGCONT everything, the ranks first and their keeper last: the worst order."""
+        for process in reversed(self.processes()):
             process.signal(signal.SIGCONT)
         self._wake_waiters()
 
@@ -196,7 +162,9 @@ class Host:
         for waiter in self._spawned:
             waiter.send_signal(signal.SIGCONT)  # nsenter stops when what it waits for does
 
-    def spawn(self, argv: Sequence[str], env: Mapping[str, str], output: Path) -> tuple[subprocess.Popen[bytes], Process]:
+    def spawn(
+        self, argv: Sequence[str], env: Mapping[str, str], output: Path
+    ) -> tuple[subprocess.Popen[bytes], Process]:
         """Start a command here; return what waits for it (its exit code) and the process itself."""
         with output.open("ab") as file:
             waiter = subprocess.Popen(
@@ -208,12 +176,16 @@ class Host:
 
         def inside() -> int:
             # nsenter forks before it executes: the child is the command only once it has another name
-            found = [p for p in _children(waiter.pid) if _link_of(f"/proc/{p}/ns/pid") == space and _title(p) != _title(waiter.pid)]
+            found = [
+                p
+                for p in children(waiter.pid)
+                if link_of(f"/proc/{p}/ns/pid") == space and title(p) != title(waiter.pid)
+            ]
             return found[0] if found else -1 if waiter.poll() is not None else 0
 
         pid = until(inside, f"{argv[0]} starts on {self.name}")
         assert pid > 0, f"{argv[0]} did not start on {self.name}: {output.read_text()[-2000:]}"
-        return waiter, Process(pid, _title(pid))
+        return waiter, Process(pid, title(pid))
 
     def sh(self, script: str) -> str:
         """Run a shell script here as root, wait for it, and return what it printed."""
@@ -271,7 +243,9 @@ class Lab:
             [*_DIE_WITH_US, "unshare", "--net", "sh", "-ec", _FABRIC], stdout=subprocess.PIPE, start_new_session=True
         )
         _hear(self._fabric, b"up\n", "the fabric")
-        _run(["nsenter", "-t", str(self._fabric.pid), "-n", "--", "ip", "addr", "add", f"{NETWORK}.250/24", "dev", "br0"])
+        _run(
+            ["nsenter", "-t", str(self._fabric.pid), "-n", "--", "ip", "addr", "add", f"{NETWORK}.250/24", "dev", "br0"]
+        )
         self._inside = ThreadPoolExecutor(1, initializer=_enter_network, initargs=(self._fabric.pid,))
 
     def host(self, *names: str) -> list[Host]:
@@ -352,34 +326,3 @@ def _removed(folder: str) -> bool:
     except OSError:
         return not os.path.exists(folder)
     return True
-
-
-def _link_of(path: str) -> str:
-    try:
-        return os.readlink(path)
-    except OSError:
-        return ""
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_bytes().decode(errors="replace")
-    except OSError:
-        return ""
-
-
-def _state(pid: int) -> str:
-    return _read(f"/proc/{pid}/stat").rpartition(")")[2].strip()[:1]
-
-
-def _title(pid: int) -> str:
-    return _read(f"/proc/{pid}/cmdline").replace("\0", " ").strip()
-
-
-def _children(pid: int) -> list[int]:
-    return [int(child) for child in _read(f"/proc/{pid}/task/{pid}/children").split()]
-
-
-def _look(pid: int) -> Process | None:
-    process = Process(pid, _title(pid) or _read(f"/proc/{pid}/comm").strip())
-    return process if process.alive else None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-
 from drills.job import LEASE_S, SILENT, Job
-from drills.lab import Host, boottime, until
+from drills.lab import Host
+from drills.sight import boottime
 
 pytestmark = pytest.mark.drill
 
@@ -71,4 +71,21 @@ def test_cut_off_within_the_lease(job: Job, hosts: list[Host]) -> None:
     job.steady(1, h1, h2, for_s=LEASE_S)
     job.check_unharmed()
     job.finish(h1, h2, h3)
+    job.check_nothing_left()
+
+
+def test_frozen_beyond_the_lease(job: Job, hosts: list[Host]) -> None:
+    """No fence can run on a host that stands still; thawed, its ranks are dead in a moment."""
+    h1, h2, h3 = hosts
+    job.start_with_spare(*hosts)
+    at = boottime()
+    h2.freeze()
+    job.check_recovery(at, job.wait_round(2, h1, h3), SILENT)
+    job.check_failure(0, "node_lost", "h2", "node", h1, h3)
+    at = boottime()
+    h2.thaw()
+    job.wait_joined_again(h2)
+    job.steady(2, h1, h3, for_s=0.5)
+    job.finish(h1, h2, h3)
+    job.check_one_world(thawed=(h2, at))
     job.check_nothing_left()

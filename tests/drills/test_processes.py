@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 
 import pytest
-
 from drills.job import AT_ONCE, SILENT, Job
-from drills.lab import Host, boottime
+from drills.lab import Host
+from drills.sight import boottime
 
 pytestmark = pytest.mark.drill
 
@@ -29,7 +29,7 @@ def test_rank_killed(job: Job, hosts: list[Host]) -> None:
 
 def test_agent_killed(job: Job, hosts: list[Host]) -> None:
     """Its ranks die with it; the spare takes its place when its lease has gone."""
-    h1, h2, h3 = hosts
+    h1, _, h3 = hosts
     job.start_with_spare(*hosts)
     at = boottime()
     job.commands["h2"].agent.signal(signal.SIGKILL)
@@ -58,7 +58,7 @@ def test_guardian_killed(job: Job, hosts: list[Host]) -> None:
 
 def test_keeper_killed(job: Job, hosts: list[Host]) -> None:
     """The agent leaves in order, without a charge, and the spare takes its place at once."""
-    h1, h2, h3 = hosts
+    h1, _, h3 = hosts
     job.start_with_spare(*hosts)
     at = boottime()
     job.commands["h2"].keeper.signal(signal.SIGKILL)

@@ -147,10 +147,13 @@ class Node:
 
     def wait(self, event, timeout_s=PATIENCE_S, **fields):
         """Return the first event of this kind that no earlier wait has returned."""
+        return self.wait_any(event, timeout_s=timeout_s, **fields)
+
+    def wait_any(self, *event, timeout_s=PATIENCE_S, **fields):
         end = time.monotonic() + timeout_s
         while True:
             for heard in self.events:
-                if heard["event"] == event and not heard.get("seen") and fields.items() <= heard.items():
+                if heard["event"] in event and not heard.get("seen") and fields.items() <= heard.items():
                     heard["seen"] = True
                     return heard
             left = end - time.monotonic()

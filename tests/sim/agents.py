@@ -83,7 +83,9 @@ class Agent:
         self.guardians = [self.guardian]
         self.lease = Incarnation(0)
         self.deadline = 0.0
-        self.watching: Watching | None = None
+        self.watching: list[Watching] = []
+        self.nap = 0  # tells a keepalive that waits from one that was hurried on
+        self.due: tuple[Incarnation, float] | None = None  # the one that waits
         self.seat: Seat | None = None
         self.in_flight: set[str] = set()
         cfg = world.cfg
@@ -152,17 +154,15 @@ class Agent:
         inc = self.node.inc
         self.node, actions = self.world.rules.node(self, self.node, event)
         if inc and self.node.inc != inc:
-            self._gave_up(inc)
+            self.world.note(self.name, "is outside", "")
+            self.world.stats["lease lost by a living agent"] += 1
+            self.in_flight.clear()
         self._do_all(actions)
 
-    def _gave_up(self, inc: Incarnation) -> None:
-        self.world.note(self.name, "is outside", inc)
-        self.world.stats["lease lost by a living agent"] += 1
-        self.lease = Incarnation(0)
-        self.in_flight.clear()
-        if self.watching:
-            self.watching.open = False
-        self.depose()
+    def _unwatch(self) -> None:
+        for watching in self.watching:
+            watching.open = False
+        self.watching = []
 
     def depose(self) -> None:
         if self.seat is not None:
@@ -198,9 +198,10 @@ class Agent:
 
                 self.call(read, reread)
             case words.Watch(revision=revision):
-                if self.watching:
-                    self.watching.open = False
-                self.watching = store.watch(self, frozenset((keys.job, keys.leader)), revision, self._watched)
+                self._unwatch()  # one stream for each key: what they say has no order between them
+                self.watching = [
+                    store.watch(self, frozenset((key,)), revision, self._watched) for key in (keys.job, keys.leader)
+                ]
             case words.Submit(write=write):
                 inc = self.node.inc
                 self.submit(write, "node", lambda w, r: words.Wrote(self.clock(), w.kind, w.round, inc, r))
@@ -219,6 +220,7 @@ class Agent:
                 self.guardian.tell(lambda: self.guardian.kill(n))
             case words.AcknowledgeFence(inc=inc):
                 self.guardian.tell(lambda: self.guardian.acknowledge(inc))
+                self._hurry()
             case words.Collect(round=n, facts=facts):
                 found = words.Collected
                 world.after(
@@ -251,7 +253,7 @@ class Agent:
             if inc == self.node.inc:
                 self.in_flight.discard(kind)
             if result is GONE:
-                self.take(words.LeaseLost(self.clock()))
+                self._lost(inc)
             else:
                 back(make(wanted, result))
 
@@ -294,6 +296,7 @@ class Agent:
 
     def _grant(self) -> None:
         inc, sent = Incarnation(self.world.rng.getrandbits(40) + 1), self.clock()
+        self.lease = Incarnation(0)
 
         def granted(answer: Any) -> None:
             if answer is None:
@@ -313,18 +316,33 @@ class Agent:
     def _next_keepalive(self, inc: Incarnation, sent: float) -> None:
         timing = self.world.cfg.timing
         pause = max(timing.try_s / 4, sent + timing.keepalive_s - self.clock())
-        self.world.after(pause, lambda: self.post("timer", lambda: self._keepalive(inc, sent)))
+        self.nap += 1
+        nap, self.due = self.nap, (inc, sent)
+        self.world.after(pause, lambda: self.post("timer", lambda: self._keepalive(nap, inc, sent)))
 
-    def _keepalive(self, inc: Incarnation, sent: float) -> None:
-        if inc != self.lease:
+    def _hurry(self) -> None:
+        """Renew now, unless a renewal is under way: the guardian starts nothing after a fence until there was one."""
+        if self.due:
+            self._keepalive(self.nap, *self.due)
+
+    def _lost(self, inc: Incarnation) -> None:
+        if self.node.inc == inc:
+            self.depose()
+            self._unwatch()
+            self.take(words.LeaseLost(self.clock()))
+
+    def _keepalive(self, nap: int, inc: Incarnation, sent: float) -> None:
+        if inc != self.lease or nap != self.nap:
             return
+        self.nap += 1
+        self.due = None
         trying = self.clock()
 
         def answered(answer: Any) -> None:
             if inc != self.lease:
                 return
             if answer is GONE:
-                self.take(words.LeaseLost(self.clock()))
+                self._lost(inc)
                 return
             if answer is not None:
                 self._renewed(inc, trying)
@@ -346,8 +364,7 @@ class Agent:
         self.alive = False
         self.inbox.clear()
         self.depose()
-        if self.watching:
-            self.watching.open = False
+        self._unwatch()
         guardian = self.guardian
         self.world.after(self.world.rng.random() * 0.05, guardian.orphan)
 
@@ -355,8 +372,7 @@ class Agent:
         """Everything of this process is gone at once."""
         self.alive = False
         self.depose()
-        if self.watching:
-            self.watching.open = False
+        self._unwatch()
         for guardian in self.guardians:
             guardian.alive, guardian.orphaned, guardian.crashed = False, True, False
             for rank in list(guardian.ranks):

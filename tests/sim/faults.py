@@ -29,6 +29,13 @@ KINDS = (
     "restart",
     "namesake",
 )
+THEMES = (  # what a schedule has more of
+    KINDS,
+    ("rank failure", "crash of agent", "restart"),
+    ("stall of node", "partition", "pause"),
+    ("leave", "rank failure", "late join"),
+    ("crash of agent", "lagging watch", "rank failure"),
+)
 OTHERS = ("thaw", "heal", "unknown outcome", "late message", "duplicate message", "new launch", "fresh")
 
 
@@ -52,13 +59,13 @@ class Injector:
     def begin(self) -> None:
         """Start the first agents and plan the faults."""
         cfg, rng = self.world.cfg, self.rng
-        favourite = [rng.choice(KINDS), rng.choice(KINDS), "rank failure"]
+        theme = rng.choice(THEMES)
         for i in range(cfg.nodes):
             shared = i > 0 and rng.random() < 0.15
             self.place(f"n{i}", self.home[f"n{i - 1}"] if shared else None, 2 if rng.random() < 0.25 else 1)
             self.bring(f"n{i}", rng.random() * (20.0 if rng.random() < 0.1 else 3.0))
         for _ in range(cfg.faults):
-            kind = rng.choice(KINDS) if rng.random() < 0.6 else rng.choice(favourite)
+            kind = rng.choice(KINDS) if rng.random() < 0.6 else rng.choice(theme)
             if rng.random() < 0.4:
                 self.world.after(rng.random() * cfg.fault_phase_s, lambda k=kind: self.strike(k))
             else:
@@ -122,7 +129,7 @@ class Injector:
         if not living:
             return None
         leaders = [a for a in living if a.seat]
-        agent = self.rng.choice(leaders if leaders and self.rng.random() < 0.3 else living)
+        agent = self.rng.choice(leaders if leaders and self.rng.random() < 0.4 else living)
         self.world.note("world", "FAULT", agent)
         return agent
 

@@ -69,9 +69,10 @@ class Guardian:
         self.down.send(lambda: fn() if self.alive and not self.orphaned else None, self.agent.pipe_lag())
 
     def say(self, make: Callable[[float], Any]) -> None:
+        """Tell the agent; the time is that at which it happened, however late it is read."""
         if not self.orphaned:
-            agent = self.agent
-            self.up.send(lambda: agent.post("guardian", lambda: agent.take(make(agent.clock()))), agent.pipe_lag())
+            agent, event = self.agent, make(self.agent.clock())
+            self.up.send(lambda: agent.post("guardian", lambda: agent.take(event)), agent.pipe_lag())
 
     def lease(self, inc: int, deadline: float) -> None:
         before = self.fence

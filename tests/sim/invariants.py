@@ -13,6 +13,7 @@ from remuster.rendezvous.records import Job, Phase, Roster, decode_job, decode_n
 from remuster.rendezvous.store import WatchBatch
 from remuster.rendezvous.tree import Tree
 
+from . import telling
 from .guardian import Rank
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Truth:
         self.stray = False  # what is applied now was delivered late, or for the second time
         self.stray_keys: set[str] = set()
         self.over: set[str] = set()
+        self.chronicle: list[str] = []  # every step of the job, for the stories
         self.done: set[str] = set()
 
     def expect(self, holds: bool, name: str, what: str) -> None:
@@ -72,7 +74,7 @@ class Truth:
         roster, name = self.rosters[n], rank.agent.name
         index = next((i for i, m in enumerate(roster.members) if m.who == (name, rank.inc)), None)
         expect(index is not None, "2 membership", f"{rank} started, but is no member of {roster}")
-        expect(index == action.index, "6 same start", f"{rank} has place {action.index}, not {index}")
+        expect(index == action.place, "6 same start", f"{rank} has place {action.place}, not {index}")
         own = (action.job.resume, action.job.master, action.roster)
         first = self.starts.setdefault(n, own)
         expect(own == first, "6 same start", f"{rank} starts from {own}, another rank of the round from {first}")
@@ -123,6 +125,8 @@ class Truth:
     def _job(self, new: Job, before: Tree, after: Tree) -> None:
         old, expect = self.job, self.expect
         self.job = new
+        self.chronicle.append(self._told(old, new, after))
+        self.world.note("job", self.chronicle[-1], "")
         if old is None:
             expect((new.phase, new.round) == (F, 1), "2 rounds", f"the job begins as {new}")
             return
@@ -146,10 +150,33 @@ class Truth:
                 zero = self.exited_zero[n, m.node, m.inc]
                 expect(zero == m.slots, "4 done", f"round {n} is done, but {zero} of {m.slots} ranks of {m.node} exited 0")
             self.done.add(new.launch)
+        if pair == (F, X) and new.outcome and new.outcome.cls == "rdzv_lost":
+            self._too_few(new, after)
         if new.phase.over:
             self.over.add(new.launch)
             self.stats[f"launches ended {new.phase.name}"] += 1
         self.world.phase_changed(old, new)
+
+    def _told(self, old: Job | None, new: Job, after: Tree) -> str:
+        said = f"{self.world.now:6.1f}  {telling.job(new)}"
+        if old and old.phase is F and new.phase is R:
+            kv = after.range(self.world.cfg.keys.roster(new.round)).one()
+            said += f" on {telling.members(decode_roster(kv.value))}" if kv else ""
+        spent = sum(n for _, n in new.spent) - sum(n for _, n in old.spent) if old else 0
+        return said + (f", charge {spent:+d}" if spent else "") + (f", {new.launch}" if not old or new.launch != old.launch else "")
+
+    def _too_few(self, new: Job, after: Tree) -> None:
+        """Nobody gives up for want of nodes while enough are ready, unless their slots do not fit the holes."""
+        keys = self.world.cfg.keys
+        here = [decode_node(kv.value) for kv in after.range(keys.nodes, keys.nodes + "\x7f").items]
+        ready = [node for node in here if node.ready >= new.round]
+        last = self.rosters.get(new.formed)
+        slots = {node.slots for node in ready} | {m.slots for m in (last.members if last else ())}
+        fits = len(slots) == 1 or new.round == new.first
+        self.stats["gave up for want of nodes"] += 1
+        self.expect(
+            len(ready) < new.min_nodes or not fits, "9 liveness", f"round {new.round} was given up with {ready} ready"
+        )
 
     def _formed(self, old: Job, new: Job, after: Tree) -> None:
         n, keys, expect = new.round, self.world.cfg.keys, self.expect

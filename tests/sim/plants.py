@@ -5,7 +5,6 @@ Every one is what somebody could write in good faith; the simulator must catch e
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from remuster.agent import node
@@ -17,7 +16,7 @@ from remuster.rendezvous.records import Phase, Round, decode_job, encode
 from remuster.rendezvous.store import Delete, Field, KeyValue, Put, Range, WatchBatch
 from remuster.rendezvous.writes import Kind, Write
 
-from .rules import Actions, Rules
+from .rules import Actions, Rules, altered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,10 +31,10 @@ def _sees(change: Callable[[Agent, KeyValue], KeyValue]) -> Any:
         match event:
             case leader.Elected(found=found):
                 found = Range(tuple(change(agent, kv) for kv in found.items), found.revision)
-                event = replace(event, found=found)
+                event = altered(event, found=found)
             case leader.Changed(batch=batch):
-                events = tuple(replace(e, kv=e.kv and change(agent, e.kv)) for e in batch.events)
-                event = replace(event, batch=WatchBatch(events))
+                events = tuple(altered(e, kv=e.kv and change(agent, e.kv)) for e in batch.events)
+                event = altered(event, batch=WatchBatch(events))
             case _:
                 pass
         return leader.step(state, event)
@@ -50,7 +49,7 @@ def _without(kinds: tuple[Kind, ...], unwanted: Callable[[Agent, Any], bool]) ->
         if wanted.kind not in kinds:
             return wanted
         guards = tuple(g for g in wanted.txn.guards if not unwanted(agent, g))
-        return replace(wanted, txn=replace(wanted.txn, guards=guards))
+        return altered(wanted, txn=altered(wanted.txn, guards=guards))
 
     return write
 
@@ -60,7 +59,7 @@ def _forgets_members(_agent: Agent, kv: KeyValue) -> KeyValue:
     if not kv.key.endswith("/job"):
         return kv
     job = decode_job(kv.value)
-    return kv if job.phase is not Phase.FORMING else replace(kv, value=encode(replace(job, formed=Round(0))))
+    return kv if job.phase is not Phase.FORMING else altered(kv, value=encode(altered(job, formed=Round(0))))
 
 
 def _fails_with_members(agent: Agent, wanted: Write) -> Write:
@@ -71,8 +70,8 @@ def _fails_with_members(agent: Agent, wanted: Write) -> Write:
     kv = agent.world.store.range(agent.world.cfg.keys.job).one()
     assert isinstance(put, Put)
     assert kv is not None
-    job = replace(decode_job(put.value), formed=decode_job(kv.value).formed)
-    return replace(wanted, txn=replace(wanted.txn, then=(replace(put, value=encode(job)), *rest)))
+    job = altered(decode_job(put.value), formed=decode_job(kv.value).formed)
+    return altered(wanted, txn=altered(wanted.txn, then=(altered(put, value=encode(job)), *rest)))
 
 
 # 2. The guardian checks the deadline when it kills, and not when it starts.
@@ -84,9 +83,9 @@ def _starts_anyway(fence: Fence, inc: int, _now: float) -> str | None:
 def _by_name(_agent: Agent, s: NodeState, event: Any) -> tuple[NodeState, Actions]:
     if isinstance(event, words.RosterRead) and event.roster:
         places = tuple(
-            replace(m, inc=s.inc) if m.node == s.settings.node and s.inc else m for m in event.roster.members
+            altered(m, inc=s.inc) if m.node == s.settings.node and s.inc else m for m in event.roster.members
         )
-        event = replace(event, roster=replace(event.roster, members=places))
+        event = altered(event, roster=altered(event.roster, members=places))
     return node.step(s, event)
 
 
@@ -119,10 +118,10 @@ def _edge_triggered(agent: Agent, s: leader.Leader, event: Any) -> tuple[leader.
         job = decode_job(kvs[keys.job].value)
         roster = agent.world.truth.rosters.get(job.formed)
         for m in roster.members if roster else ():
-            record = replace(agent.node.settings.record, inc=m.inc, machine=m.machine, slots=m.slots)
+            record = altered(agent.node.settings.record, inc=m.inc, machine=m.machine, slots=m.slots)
             kv = KeyValue(keys.node(m.node), encode(record), 1, 1, m.inc)
             kvs.setdefault(kv.key, kv)
-        event = replace(event, found=Range(tuple(kvs[k] for k in sorted(kvs)), event.found.revision))
+        event = altered(event, found=Range(tuple(kvs[k] for k in sorted(kvs)), event.found.revision))
     return leader.step(s, event)
 
 
@@ -142,9 +141,9 @@ def _resets(_agent: Agent, wanted: Write) -> Write:
     then = []
     for op in wanted.txn.then:
         if isinstance(op, Put) and op.key.endswith("/job"):
-            op = replace(op, value=encode(replace(decode_job(op.value), round=Round(1), first=Round(1), formed=Round(0))))
+            op = altered(op, value=encode(altered(decode_job(op.value), round=Round(1), first=Round(1), formed=Round(0))))
         then.append(op)
-    return replace(wanted, txn=replace(wanted.txn, then=tuple(then)))
+    return altered(wanted, txn=altered(wanted.txn, then=tuple(then)))
 
 
 # 11. The charge is a write of its own, before the transition.
@@ -158,8 +157,8 @@ def _charges_first(agent: Agent, wanted: Write) -> Write:
     new, old = decode_job(put.value), decode_job(kv.value)
     if old.phase is not Phase.STOPPING or sum(n for _, n in new.spent) <= sum(n for _, n in old.spent):
         return wanted
-    charge = replace(put, value=encode(replace(old, spent=new.spent, charged=new.charged)))
-    return replace(wanted, txn=replace(wanted.txn, then=(charge,)))
+    charge = altered(put, value=encode(altered(old, spent=new.spent, charged=new.charged)))
+    return altered(wanted, txn=altered(wanted.txn, then=(charge,)))
 
 
 # 12. ready is written when the ranks are told to stop, not when they are proven dead.
@@ -188,8 +187,8 @@ def _done_by_any(agent: Agent, s: leader.Leader, event: Any) -> tuple[leader.Lea
             roster = agent.world.truth.rosters.get(int(rest.partition("/")[0])) if kind == "finished" else None
             if e.kv and roster:
                 names = [keys.report("finished", roster.round, m.node, m.inc) for m in roster.members]
-                events += [replace(e, key=k, kv=replace(e.kv, key=k)) for k in names if k != e.key]
-        event = replace(event, batch=WatchBatch(tuple(events)))
+                events += [altered(e, key=k, kv=altered(e.kv, key=k)) for k in names if k != e.key]
+        event = altered(event, batch=WatchBatch(tuple(events)))
     return leader.step(s, event)
 
 
@@ -202,7 +201,7 @@ def _newest_at_start(agent: Agent, s: NodeState, event: Any) -> tuple[NodeState,
             path, step = agent.world.work.newest()
             if agent.world.rng.random() < 0.3:
                 path, step = "an older one: this node's view of the file system is late", step - 1
-            action = replace(action, job=replace(action.job, resume=replace(action.job.resume, path=path, step=step)))
+            action = altered(action, job=altered(action.job, resume=altered(action.job.resume, path=path, step=step)))
         changed.append(action)
     return s, tuple(changed)
 
@@ -210,7 +209,7 @@ def _newest_at_start(agent: Agent, s: NodeState, event: Any) -> tuple[NodeState,
 # 10 of the order's list: words of old rounds are never deleted.
 def _keeps_all(_agent: Agent, wanted: Write) -> Write:
     then = tuple(op for op in wanted.txn.then if not isinstance(op, Delete))
-    return replace(wanted, txn=replace(wanted.txn, then=then))
+    return altered(wanted, txn=altered(wanted.txn, then=then))
 
 
 def _own_node(agent: Agent, guard: Any) -> bool:

@@ -7,7 +7,7 @@ without touching a line of the product.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from remuster.agent import node
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from .agents import Agent
 
 Actions = tuple[Any, ...]
+
+
+def altered(value: Any, **changes: Any) -> Any:
+    """Return a value of the product with some fields changed, whichever kind of value it is."""
+    return value._replace(**changes) if isinstance(value, tuple) else replace(value, **changes)
 
 
 def node_step(_agent: Agent, state: NodeState, event: Any) -> tuple[NodeState, Actions]:

@@ -49,8 +49,8 @@ def tell(about: Any) -> str:
             return f"roster({n}) {members(roster) if roster else 'absent' if found else 'no answer'}"
         case words.Submit(write=write) | leader.Submit(write=write):
             return f"submit {write.kind.value}({write.round}): {write.reason}"
-        case words.Start(round=n, index=index, job=record):
-            return f"start({n}) as {index}, {job(record)}"
+        case words.Start(round=n, place=place, job=record):
+            return f"start({n}) as {place}, {job(record)}"
         case leader.Wrote(kind=kind, result=result):
             return f"wrote {kind.value} {_result(result)}"
         case leader.Conclude(round=n, lost=lost, all_started=started):
@@ -75,7 +75,7 @@ def _result(result: Any) -> str:
 
 
 def _plain(about: Any) -> str:
-    slots = getattr(type(about), "__slots__", None)
+    slots = getattr(type(about), "_fields", None) or getattr(type(about), "__slots__", None)
     if not slots or isinstance(about, Enum):
         return str(about)[:160]
     said = (f"{k}={getattr(about, k)!s:.60}" for k in slots if k != "at")

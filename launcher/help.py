@@ -1,0 +1,54 @@
+"""``remuster --help``, laid out by click. Loaded only when help is asked for: a start has no time for it."""
+
+from __future__ import annotations
+
+import click
+
+from .flags import FLAGS, Flag, Group
+
+WIDTH = 110
+
+_EPILOG = """\b
+Examples:
+  remuster --nproc-per-node auto train.py --epochs 3
+  remuster --nnodes 2:4 --nproc-per-node gpu --rdzv-backend etcd \\
+      --rdzv-endpoint etcd1,etcd2,etcd3 --rdzv-id big-run \\
+      --checkpoint-dir /data/big-run --retry-budget hardware=8,node=4 train.py
+
+Every flag has its default in PET_<NAME>, as with torchrun: PET_NNODES=2, PET_STANDALONE=1. Dashes and underscores mean
+the same, and a flag may be shortened as far as it stays unique. From the script on, everything is the script's.
+
+\b
+Exit codes: 0 done; 2 wrong usage; 69 the nodes could not meet; 70 a defect in
+remuster; 75 worth a requeue; 128+N stopped by signal N; else the code of the
+rank at which the failure began."""
+
+
+class _Command(click.Command):
+    """A click command whose options stand in groups; the script is not click's to see."""
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return ["[OPTIONS]", "SCRIPT", "[SCRIPT'S ARGUMENTS]"]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for group in Group:
+            with formatter.section(group.value):
+                formatter.write_dl([_row(flag) for flag in FLAGS if flag.group is group])
+
+
+def _row(flag: Flag) -> tuple[str, str]:
+    short = f"-{flag.short}, " if flag.short else ""
+    return f"{short}--{flag.name} {flag.metavar}".rstrip(), flag.help
+
+
+def text() -> str:
+    """Return the help page."""
+    command = _Command(
+        "remuster",
+        params=[click.Option([f"--{flag.name}", flag.dest], is_flag=not flag.metavar) for flag in FLAGS],
+        help="Start a training script's ranks on this node, together with the other nodes; when a rank, a node or the "
+        "network fails, say why, and start all of them again from a verified checkpoint.",
+        epilog=_EPILOG,
+        add_help_option=False,
+    )
+    return command.get_help(click.Context(command, info_name="remuster", max_content_width=WIDTH))

@@ -1,0 +1,91 @@
+"""The way back in: what all ranks of all nodes re-enter from, found in a directory or named by a hook."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from command.cluster import Cluster, Place
+
+pytestmark = pytest.mark.process
+
+# Publishes steps 5 and 10, spoils the latter and fails; in the second round everybody says where it re-enters.
+TRAINER = """
+import os, sys, time
+from pathlib import Path
+from remuster import checkpoint, resume_point
+desk, rank = Path(sys.argv[1]), os.environ["RANK"]
+point = resume_point()
+said = f"{point.step} {point.path}" if point else "nothing"
+(desk / f"resumed-{os.environ['REMUSTER_ROUND']}-{rank}").write_text(said)
+if point:
+    (desk / f"step-{point.step}").write_text((point.path / "state").read_text())
+    sys.exit(0)
+if rank != "0":
+    time.sleep(60)
+for step in (5, 10):
+    with checkpoint.publish(step, gather=lambda text: [text], rank=0) as p:
+        p.path("state").write_text(f"after {step}")
+with open(os.path.join(os.environ["REMUSTER_CHECKPOINT_DIR"], "step-000000000010", "state"), "a") as file:
+    file.write(", and a bit")
+sys.exit(3)
+"""
+
+
+def test_the_newest_verified_checkpoint_for_all_ranks_of_all_nodes(cluster: Cluster) -> None:
+    script, kept = cluster.script("train.py", TRAINER), cluster.folder / "kept"
+    args = ("--nnodes", "2", "--max-restarts", "1", "--checkpoint-dir", kept, script, cluster.desk)
+    nodes = [cluster.start(number, *args) for number in (2, 3)]
+    assert [node.exit_code() for node in nodes] == [0, 0], cluster.say()
+    said = {path.name: path.read_text() for path in cluster.desk.glob("resumed-*")}
+    five = f"5 {kept / 'step-000000000005'}"
+    assert {name: said[name] for name in ("resumed-1-0", "resumed-2-0", "resumed-2-1")} == {
+        "resumed-1-0": "nothing",
+        "resumed-2-0": five,
+        "resumed-2-1": five,
+    }
+    assert (cluster.desk / "step-5").read_text() == "after 5"
+    assert (kept / "step-000000000010").is_dir()  # spoiled, passed over, and kept
+    first, second = nodes[0].records()
+    assert first["resume"] is None
+    assert (second["resume"]["step"], second["resume"]["path"]) == (5, str(kept / "step-000000000005"))
+    (refused,) = second["refused"]
+    assert refused["name"] == "step-000000000010"
+    assert refused["reason"]
+    cluster.check_left()
+
+
+FUNCTION = """
+def choose(question):
+    print("a word for the log")
+    assert question["world_size"] == 2, question
+    return {"path": "mine", "step": 7, "format": "own", "env": {"MYJOB_SHARD": "3"}}
+"""
+TELLS = """
+import os, sys
+from remuster import resume_point
+point = resume_point()
+open(f"said-{os.environ['RANK']}", "w").write(f"{point.step} {point.path} {os.environ['MYJOB_SHARD']}")
+"""
+ANSWER = '{"path": "mine", "step": 7, "env": {"MYJOB_SHARD": "3"}}'
+
+
+@pytest.mark.parametrize("hook", ["hooks:choose", "/bin/sh hook.sh"])
+def test_a_hooks_answer_reaches_all_ranks(place: Place, hook: str) -> None:
+    place.script("hooks.py", FUNCTION)
+    place.script("hook.sh", f"cat >question\necho '{ANSWER}'\n")
+    (place.folder / "mine").mkdir()
+    node = place.command("--nproc-per-node", "2", "--resume-hook", hook, place.script("t.py", TELLS))
+    assert node.exit_code() == 0, node.say()
+    for rank in (0, 1):
+        assert (place.folder / f"said-{rank}").read_text() == f"7 {place.folder / 'mine'} 3"
+    if "sh" in hook:
+        assert json.loads((place.folder / "question").read_text())["world_size"] == 2
+
+
+def test_a_hook_that_fails_ends_the_job_in_words(place: Place) -> None:
+    node = place.command("--resume-hook", "/bin/sh hook.sh", place.script("t.py", "open('ran', 'w')"))
+    place.script("hook.sh", "echo no such bucket >&2\nexit 4\n")
+    assert node.exit_code() == 1, node.say()
+    assert "ended with exit code 4: no such bucket" in node.err
+    assert not (place.folder / "ran").exists()
