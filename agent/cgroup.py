@@ -76,6 +76,21 @@ def of_tag(tag: str) -> list[str]:
     return _matching(f"-{tag}-", "")
 
 
+def remove_empty() -> None:
+    """Remove what guardians of any run have left empty, all three processes of their nodes having been killed."""
+    for path in _matching("-", ""):
+        pid = path.rpartition("-")[2]
+        if pid.isdigit() and not proc.alive(int(pid)):
+            _remove(path)
+
+
+def _remove(path: str) -> None:
+    try:
+        os.rmdir(path)
+    except OSError:
+        return  # not empty, or gone
+
+
 def _matching(start: str, end: str) -> list[str]:
     own = own_directory()
     if own is None:

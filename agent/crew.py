@@ -188,7 +188,7 @@ class Crew:
                 self._left_over(Round(n), survivors, at)
                 self._post(words.GuardianLost(at, Round(n)))
             case said.KeeperGone(at_s=at):
-                self._post(words.LeaveAsked(at, signal.SIGTERM))
+                self._post(words.LeaveAsked(at, signal.SIGKILL))
             case said.GuardianReady(cgroup=cgroup):
                 held = "a subreaper and a cgroup" if cgroup else "a subreaper (no cgroup is delegated)"
                 if held != self._held:

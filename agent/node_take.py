@@ -76,7 +76,7 @@ def take(s: NodeState, event: Event) -> tuple[NodeState, tuple[Action, ...]]:
             s = _done(s, "port")
             if s.job is None or s.job.job.round != n:
                 return s, ()
-            return _break(replace(s, round=n, facts=(), told=False), "failed", Fault(what)), ()
+            return _break(replace(s, round=n, facts=(), told=False, broken=None), "failed", Fault(what)), ()
         case LeaveAsked(signal=signal):
             by = event.at + s.settings.grace_s + s.settings.patience_s
             if s.leaving is not None:
@@ -232,7 +232,7 @@ def _enter(s: NodeState, event: Rereading) -> tuple[NodeState, tuple[Action, ...
         return replace(s, exiting=True), (Exit(UNKNOWN, why, True),)
     how = standing(job, cfg.begin if not s.launch else replace(cfg.begin, launch=s.launch), cfg.fresh)
     if isinstance(how, Over):
-        mine = job is not None and job.launch in (cfg.begin.launch, s.launch)
+        mine = job is not None and job.launch == (s.launch or cfg.begin.launch)
         code = how.outcome.exit_code if mine else 2
         return replace(s, exiting=True), (Exit(code, how.sentence, True),)
     record = replace(cfg.record, inc=s.inc, ready=how.ready)

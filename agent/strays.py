@@ -38,6 +38,7 @@ def sweep_strays(run_id: str, node: str, keeper: int, bound_s: float = 30.0) -> 
     for group in cgroup.of_tag(NodeLock(run_id, node).tag):
         if not proc.alive(int(group.rpartition("-")[2])):
             cgroup.remove(group)
+    cgroup.remove_empty()
     token = {os.fsencode(f"{RUN_VARIABLE}={run_id}"), os.fsencode(f"{NODE_VARIABLE}={node}")}
     end_s = boottime() + bound_s
     killed: set[int] = set()

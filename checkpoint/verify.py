@@ -171,7 +171,7 @@ def _doubting(path: Path, patience: Patience, read: Callable[[], _T]) -> _T:
         try:
             os.listdir(path)
             return read()
-        except OSError as e:  # noqa: PERF203 (the loop is over waits, not over data)
+        except OSError as e:
             if e.errno not in (errno.ENOENT, errno.ESTALE) or not patience.again():
                 raise
 
@@ -181,6 +181,8 @@ def _said(error: OSError, name: str) -> str:
     what = os.path.basename(at) or name
     if error.errno == errno.ENOENT:
         return f"{what!a} is missing"
-    if error.errno in (errno.ELOOP, errno.ENOTDIR):
-        return f"{name!a} is a symbolic link, or no directory, where a real one is needed"
+    if error.errno == errno.ELOOP:
+        return f"{name!a} is a symbolic link; only real files count"
+    if error.errno == errno.ENOTDIR:
+        return f"{name!a} is, or lies behind, a symbolic link or a file where a real directory is needed"
     return f"{name!a} {error.args[0]}" if error.errno is None else f"{name!a} cannot be read: {error.strerror}"

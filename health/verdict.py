@@ -24,6 +24,7 @@ from .signatures import TYPED, match
 from .waiting import laggard
 
 LEAVE = "leave"
+KEEPER_KILLED = 9  # of Left: nobody can ask a node to leave by SIGKILL, so it stands for the keeper's end
 READ_RANKS = 256  # ends whose text is read, by order of arrival: bounds the time of one judgement
 NOTES = 8
 # Classes that mean something else when only one node of several shows them: its image or its mounts differ.
@@ -129,7 +130,10 @@ def _from_reading(order: int, r: Reading) -> _Cause:
 def _without_words(evidence: RoundEvidence, nodes: list[NodeEvidence]) -> list[_Cause]:
     """Causes that are no rank's end: lost and fenced nodes, dead guardians, failed starts, an agent's own trouble."""
     members = [name for name, _ in evidence.members]
-    causes = [_lost(i, name, len(evidence.lost) - 1) for i, name in enumerate(evidence.lost)]
+    if len(members) > 1 and set(evidence.lost) >= set(members):
+        causes = [_all_lost(len(members))]
+    else:
+        causes = [_lost(i, name, len(evidence.lost) - 1) for i, name in enumerate(evidence.lost)]
     fenced = {node.node for node in nodes if any(isinstance(fact, Fenced) for fact in node.facts)}
     all_fenced = bool(fenced) and fenced >= set(members) - set(evidence.lost) and not evidence.lost
     for node in nodes:
@@ -152,6 +156,13 @@ def _without_words(evidence: RoundEvidence, nodes: list[NodeEvidence]) -> list[_
 def _lost(place: int, name: str, more: int) -> _Cause:
     names = f"{name} and {more} more nodes were" if more else f"{name} was"
     return _plain((-1, 0.0, place), "node_lost", name, f"{names} lost: no lease, and no word of its own", "no lease")
+
+
+def _all_lost(count: int) -> _Cause:
+    """What all nodes lost at once was the store: no single one of them is to blame."""
+    why = f"all {count} nodes lost their leases: the store was out of reach for longer than a lease"
+    cause = _plain((-1, 0.0, 0), "rdzv_lost", "", why, "no lease")
+    return replace(cause, verdict=replace(cause.verdict, used=("every node: no lease",)))
 
 
 def _fenced(node: NodeEvidence, at_s: float, every: bool) -> _Cause:
@@ -195,7 +206,10 @@ def _left(nodes: list[NodeEvidence]) -> _Cause | None:
         for fact in node.facts:
             if isinstance(fact, Left):
                 by = exits.words(-fact.signal) if fact.signal else "command"
-                verdict = Verdict(LEAVE, "none", node.node, sentence=f"{node.node} was asked to leave by {by}",
+                why = f"{node.node} was asked to leave by {by}"
+                if fact.signal == KEEPER_KILLED:
+                    why = f"the keeper on {node.node} was killed: its agent stopped its ranks and left"
+                verdict = Verdict(LEAVE, "none", node.node, sentence=why,
                                   fingerprint=fingerprint(LEAVE, "", "", ""), used=(f"{node.node}: left",))  # fmt: skip
                 return _Cause(Standing.NODE, (node.order, 0.0, 0), verdict)
     return None

@@ -103,7 +103,7 @@ TORN: list[tuple[str, Tear, str]] = [
     ("other step", edit(lambda m: m.update(step=7), commit=True), "manifest.json is of step 7"),
     ("escaping", edit(lambda m: m.update(files=whole(b"x")), commit=True), "'..' part"),
     ("no files", edit(lambda m: m.update(files=[]), commit=True), "lists no files"),
-    ("step a file", file_instead, "symbolic link, or no directory"),
+    ("step a file", file_instead, "where a real directory is needed"),
     ("step a link", linked, "symbolic link"),
     ("step a dangling link", lambda d: (away(d), d.symlink_to("nowhere")), "symbolic link"),
 ]

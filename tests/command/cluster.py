@@ -278,8 +278,11 @@ class Place:
         fresh.rename(place / what)
 
     def left_files(self) -> list[str]:
-        """Return what lies in the folder for temporary files."""
-        return sorted(str(path.relative_to(self.tmp)) for path in self.tmp.rglob("*"))
+        """Return what lies in the folder for temporary files, but for what a killed rank's torch leaves there."""
+        torchs = {path.parent for path in self.tmp.glob("*/_remote_module_non_scriptable.py")}
+        torchs |= {path for path in self.tmp.glob("tmp*") if path.is_dir() and not any(path.iterdir())}  # not yet there
+        found = [path for path in self.tmp.rglob("*") if not torchs & {path, *path.parents}]
+        return sorted(str(path.relative_to(self.tmp)) for path in found)
 
     def close(self) -> None:
         """End all nodes."""
@@ -358,10 +361,13 @@ class Cluster(Place):
 
     def check_left(self) -> None:
         """Assert that an ended job left no key, process or temporary file."""
-        assert self.leaked_keys() == []
+        keys = self.leaked_keys()
+        assert not keys, f"keys of the run are left: {keys}"
         self.check_nodes_left()
 
     def check_nodes_left(self) -> None:
         """Assert that the nodes left no process and no temporary file, whatever became of the job."""
-        assert [node.pids() for node in self.nodes if node.pids()] == []
-        assert self.left_files() == []
+        pids = [node.pids() for node in self.nodes if node.pids()]
+        assert not pids, f"processes are left: {pids}"
+        files = self.left_files()
+        assert not files, f"temporary files are left: {files}"

@@ -1,4 +1,4 @@
-"""Places to start the command in, one etcd for each module, and the figures that tests measured, shown at the end."""
+"""Places to start the command in, and one etcd for each module."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from command import figures
 from command.cluster import Cluster, Place
 from etcd_server import EtcdServer
-
-FIGURE = "figure"
 
 
 @pytest.fixture
@@ -37,11 +36,6 @@ def cluster(tmp_path: Path, etcd: EtcdServer) -> Iterator[Cluster]:
     made.close()
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show what was measured, also when all tests passed."""
-    reports = terminalreporter.getreports("passed") + terminalreporter.getreports("failed")
-    figures = [(report.nodeid, value) for report in reports for name, value in report.user_properties if name == FIGURE]
-    if figures:
-        terminalreporter.section("figures")
-        for nodeid, value in figures:
-            terminalreporter.write_line(f"{nodeid}: {value}")
+def pytest_configure(config: pytest.Config) -> None:
+    """Show figures at the end."""
+    figures.register(config)

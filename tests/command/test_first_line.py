@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command.figures import FIGURE
 
 pytestmark = pytest.mark.process
 
@@ -23,5 +24,5 @@ def test_the_first_line_is_there_many_times_sooner(record_property: Callable[[st
     found = json.loads(done.stdout.splitlines()[-1])
     ours, theirs = found["remuster_shown_ms"], found["torchrun_shown_ms"]
     figures = f"{ours:.0f} ms, torchrun {theirs:.0f} ms: {found['ratio_shown']:.1f} times sooner"
-    record_property("figure", f"first line on the console, medians of {PAIRS} pairs: {figures}")
+    record_property(FIGURE, f"first line on the console, medians of {PAIRS} pairs: {figures}")
     assert found["ratio_shown"] >= LEAST, done.stdout

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from command.cluster import Cluster, Node, boottime, until
+from command.figures import FIGURE
 
 pytestmark = pytest.mark.process
 
@@ -49,7 +50,7 @@ def test_from_a_death_to_the_last_signal_on_the_other_node(
 
     ms = sorted(1000 * one for one in took)
     figures = f"median {statistics.median(ms):.1f}, p95 {ms[int(0.95 * len(ms))]:.1f}, max {ms[-1]:.1f} ms"
-    record_property("figure", f"rank killed → last rank of the other node signalled, {len(ms)} times: {figures}")
+    record_property(FIGURE, f"rank killed → last rank of the other node signalled, {len(ms)} times: {figures}")
     assert statistics.median(ms) <= 1000 * MEDIAN_S, figures
     for before, after in zip(early, late, strict=True):
         assert all(after[who] <= before[who] + 2 for who in before), (before, after)

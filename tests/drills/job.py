@@ -103,7 +103,7 @@ class Job:
         self.recovery_s: float | None = None  # for the table
         self.verdict = ""
 
-    def start(self, *hosts: Host, script_args: tuple[str, ...] = ()) -> None:
+    def start(self, *hosts: Host) -> None:
         """Start the command on each host, all at once."""
         for host in hosts:
             before = self.commands.pop(host.name, None)
@@ -125,7 +125,7 @@ class Job:
                 *(str(COMMAND), "--nnodes", self.nnodes, "--rdzv-backend", "etcd"),
                 *("--rdzv-endpoint", self.etcd.endpoint, "--rdzv-id", self.run_id, "--rdzv-conf", CONF),
                 *("--max-restarts", "3", "--log-dir", str(log_dir)),
-                *(str(self.script), str(self._alive), str(self._finish), *script_args),
+                *(str(self.script), str(self._alive), str(self._finish)),
             ]
             waiter, keeper = host.spawn(argv, env, output)
             self.commands[host.name] = Command(host, waiter, keeper, output, log_dir)

@@ -1,4 +1,4 @@
-"""Drills: the store is slow, away, or loses a member."""
+"""Drills: the store, of one member, stands still for a while."""
 
 from __future__ import annotations
 
@@ -7,16 +7,10 @@ import signal
 import pytest
 from drills.etcd import Etcd
 from drills.job import LEASE_S, Job
-from drills.lab import Host, Lab
+from drills.lab import Host
 from drills.sight import boottime, until
 
 pytestmark = pytest.mark.drill
-
-
-@pytest.fixture
-def etcd(lab: Lab, hosts: list[Host], request: pytest.FixtureRequest) -> Etcd:
-    """One member, or three on hosts of their own."""
-    return Etcd(lab, lab.host(*("e1", "e2", "e3") if request.node.get_closest_marker("parametrize") else ("e1",)))
 
 
 def test_stopped_within_the_lease(job: Job, etcd: Etcd, hosts: list[Host]) -> None:
@@ -65,15 +59,4 @@ def test_stopped_beyond_the_lease(job: Job, etcd: Etcd, hosts: list[Host]) -> No
     job.check_failure(0, "rdzv_lost", None, "rendezvous", *hosts)
     job.finish(*hosts)
     job.check_one_world()
-    job.check_nothing_left()
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
-def test_leading_member(job: Job, etcd: Etcd, hosts: list[Host], number: int) -> None:
-    """The job goes on without a charge, whichever member its agents talk to."""
-    job.start_with_spare(*hosts)
-    etcd.members[etcd.leader().name].signal(number)
-    job.steady(1, *hosts[:2], for_s=LEASE_S * 1.5)
-    job.check_unharmed()
-    job.finish(*hosts)
     job.check_nothing_left()

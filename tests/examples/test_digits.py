@@ -9,13 +9,14 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import random
 import shutil
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -28,11 +29,11 @@ from remuster.checkpoint.resume import choose
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "digits"
 WORLD, STEPS, SAVE_EVERY = 2, 24, 5
-PATIENCE_S = 60
+PATIENCE_S = 100  # importing torch takes seconds, and many times that on a busy machine
+SABOTAGE = {"rng": "weights 0.weight differ", "optimizer": "weights 0.weight differ", "sampler": "samples of "}
 
-pytestmark = pytest.mark.skipif(  # found, not imported: this process needs neither
-    any(importlib.util.find_spec(name) is None for name in ("torch", "sklearn")), reason="needs torch and scikit-learn"
-)
+lacking = [name for name in ("torch", "sklearn") if importlib.util.find_spec(name) is None]  # not imported here
+pytestmark = [pytest.mark.timeout(250), pytest.mark.skipif(bool(lacking), reason=f"needs {lacking}")]
 
 
 def load_check() -> ModuleType:
@@ -63,9 +64,15 @@ class Rank:
 
 
 def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
+    """Find a port outside the range from which the kernel takes ports for clients, so that it stays free."""
+    for port in random.sample(range(20000, 30000), 100):
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("no port is free")
 
 
 @contextmanager
@@ -104,11 +111,6 @@ def ranks(out: Path, attempt: int, *more: str, resume: Path | None = None) -> It
             rank.process.wait()
 
 
-def run(out: Path, attempt: int, *more: str, resume: Path | None = None) -> None:
-    with ranks(out, attempt, *more, resume=resume) as started:
-        until(lambda: all(rank.ended() for rank in started), started)
-
-
 def until(condition: Callable[[], bool], started: list[Rank]) -> None:
     """Wait for a condition; fail with what the ranks said when one fails or it takes too long."""
     deadline = time.monotonic() + PATIENCE_S
@@ -119,34 +121,46 @@ def until(condition: Callable[[], bool], started: list[Rank]) -> None:
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that nothing interrupted."""
-    out = tmp_path_factory.mktemp("digits") / "base"
-    run(out, 0)
-    return out
+def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A run that nothing interrupted, and one killed -9 between two checkpoints, after step 16 had been done."""
+    whole, killed = tmp_path_factory.mktemp("digits") / "whole", tmp_path_factory.mktemp("digits") / "killed"
+    log = killed / "samples" / "attempt-0-rank-0.jsonl"
+    with ranks(whole, 0) as ending:
+        with ranks(killed, 0, "--step-ms", "100") as started:
+            until(
+                lambda: not any(rank.ended() for rank in started) and log.exists() and '"step": 16,' in log.read_text(),
+                started,
+            )
+        until(lambda: all(rank.ended() for rank in ending), ending)
+    assert not (killed / "final.json").exists()
+    return whole, killed
 
 
 @pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose ranks were both killed -9 between two checkpoints, after step 16 had been done."""
-    out = tmp_path_factory.mktemp("digits") / "killed"
-    log = out / "samples" / "attempt-0-rank-0.jsonl"
-    with ranks(out, 0, "--step-ms", "100") as started:
-        until(
-            lambda: not any(rank.ended() for rank in started) and log.exists() and '"step": 16,' in log.read_text(),
-            started,
-        )
-    assert not (out / "final.json").exists()
-    return out
+def base(first: tuple[Path, Path]) -> Path:
+    return first[0]
 
 
-def resumed(killed: Path, out: Path, *more: str) -> Path:
-    """Go on from the step that the launcher would choose, in a copy of the killed run."""
-    shutil.copytree(killed, out)
-    choice = choose(out / "checkpoints", "digits", ((1, None),), Patience(()))
-    assert choice.step >= 15
-    run(out, 1, *more, resume=Path(choice.path))
-    return out
+@pytest.fixture(scope="module")
+def killed(first: tuple[Path, Path]) -> Path:
+    return first[1]
+
+
+@pytest.fixture(scope="module")
+def resumed(killed: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The killed run, resumed from the step that the launcher would choose: as it should be, and by each twin."""
+    place, outs = tmp_path_factory.mktemp("digits"), dict[str, Path]()
+    with ExitStack() as stack:
+        started: list[Rank] = []
+        for twin in ("none", *SABOTAGE):
+            outs[twin] = place / twin
+            shutil.copytree(killed, outs[twin])
+            choice = choose(outs[twin] / "checkpoints", "digits", ((1, None),), Patience(()))
+            assert choice.step >= 15
+            more = [] if twin == "none" else ["--sabotage", twin]
+            started += stack.enter_context(ranks(outs[twin], 1, *more, resume=Path(choice.path)))
+        until(lambda: all(rank.ended() for rank in started), started)
+    return outs
 
 
 def prove(base: Path, out: Path) -> tuple[int, list[str]]:
@@ -157,23 +171,20 @@ def prove(base: Path, out: Path) -> tuple[int, list[str]]:
     return done.returncode, done.stdout.splitlines()
 
 
-def test_a_killed_and_resumed_run_is_the_uninterrupted_one(base: Path, killed: Path, tmp_path: Path) -> None:
-    status, lines = prove(base, resumed(killed, tmp_path / "run"))
+def test_a_killed_and_resumed_run_is_the_uninterrupted_one(base: Path, resumed: dict[str, Path]) -> None:
+    status, lines = prove(base, resumed["none"])
     assert lines[-1] == "final weights identical to the uninterrupted run: yes", lines
     assert status == 0
     assert any(line.startswith("attempt 1: resumed from step ") for line in lines)
     assert f"samples that counted: {STEPS * 64} of {STEPS * 64} the same and in the same order" in lines
 
 
-@pytest.mark.parametrize(
-    ("what", "reason"),
-    [("rng", "weights 0.weight differ"), ("optimizer", "weights 0.weight differ"), ("sampler", "samples of ")],
-)
-def test_a_sabotaged_twin_is_found_out(base: Path, killed: Path, tmp_path: Path, what: str, reason: str) -> None:
-    status, lines = prove(base, resumed(killed, tmp_path / "run", "--sabotage", what))
+@pytest.mark.parametrize("twin", SABOTAGE)
+def test_a_sabotaged_twin_is_found_out(base: Path, resumed: dict[str, Path], twin: str) -> None:
+    status, lines = prove(base, resumed[twin])
     assert lines[-1] == "final weights identical to the uninterrupted run: no"
     assert status == 1
-    assert any(line.startswith("not the same: ") and reason in line for line in lines), lines
+    assert any(line.startswith("not the same: ") and SABOTAGE[twin] in line for line in lines), lines
 
 
 def test_a_run_that_did_not_finish_is_no_proof(base: Path, killed: Path) -> None:

@@ -23,7 +23,6 @@ def body(seat):
         say(event="Young", agent=os.getpid())
         time.sleep(OPTIONS["slow_s"])
     import asyncio
-    import dataclasses
     import signal
     import subprocess
 
@@ -37,7 +36,7 @@ def body(seat):
         options = {name: OPTIONS[name] for name in ("answer_s", "kill_bound_s") if name in OPTIONS}
 
         def on_event(event):
-            say(event=type(event).__name__, heard_s=boottime(), **dataclasses.asdict(event))
+            say(event=type(event).__name__, heard_s=boottime(), **event._asdict())
             if type(event).__name__ == "KeeperGone":
                 done.set()
 

@@ -167,3 +167,21 @@ def test_all_three_are_killed_and_the_next_start_finds_what_is_left(node, oracle
     )
     assert done.stdout == "()\n"
     assert oracle.pids() == set()
+    assert not group or oracle.left_folders() == []
+
+
+def test_a_next_start_of_another_run_removes_empty_cgroups_and_leaves_full_ones_alone(node, oracle):
+    one = node()
+    one.tell("hold", "run", "here")
+    if not one.wait("GuardianReady")["cgroup"]:
+        pytest.skip("no cgroup can be made here")
+    one.lease()
+    one.plant(hop=False)
+    (full,) = oracle.left_folders()
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    (oracle.path / f"remuster-0123456789abcdef-{dead.pid}").mkdir()
+    program = "import os; from remuster.agent.strays import sweep_strays; sweep_strays('other', 'here', os.getpid())"
+    subprocess.run([sys.executable, "-c", program], env=one.env, preexec_fn=oracle.enter, check=True)
+    assert oracle.left_folders() == [full]
+    assert len(one.strangers()) > 4

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from remuster.agent import node
 from remuster.agent import node_words as words
-from remuster.agent.node_state import NodeState, Settings
+from remuster.agent.node_state import Settings
 from remuster.health import wire
 from remuster.rendezvous.records import Incarnation, Job, Node, NodeId, Phase, Round, decode_roster
 

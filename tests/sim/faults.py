@@ -188,7 +188,9 @@ class Injector:
             return False
         self.world.note(agent.name, "PAUSED", "")
         agent.pause()
-        self.world.after(self.rng.choice((2.0, 12.0, 16.0, 30.0)) * (0.5 + self.rng.random()), lambda: self._thaw(agent))
+        self.world.after(
+            self.rng.choice((2.0, 12.0, 16.0, 30.0)) * (0.5 + self.rng.random()), lambda: self._thaw(agent)
+        )
         return True
 
     def _thaw(self, agent: Agent) -> None:

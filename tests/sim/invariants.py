@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 F, R, S, D, X = Phase.FORMING, Phase.RUNNING, Phase.STOPPING, Phase.DONE, Phase.FAILED
 STEPS = {(F, R): 0, (R, R): 0, (R, S): 0, (S, S): 0, (S, F): 1, (S, X): 0, (F, X): 0, (R, D): 0, (X, F): 1, (D, F): 1}
-ONCE = "attempts history rounds evidence started finished".split()
+ONCE = ["attempts", "history", "rounds", "evidence", "started", "finished"]
 
 
 class Violation(AssertionError):
@@ -148,7 +148,9 @@ class Truth:
         if pair == (R, D):
             for m in self.rosters[n].members:
                 zero = self.exited_zero[n, m.node, m.inc]
-                expect(zero == m.slots, "4 done", f"round {n} is done, but {zero} of {m.slots} ranks of {m.node} exited 0")
+                expect(
+                    zero == m.slots, "4 done", f"round {n} is done, but {zero} of {m.slots} ranks of {m.node} exited 0"
+                )
             self.done.add(new.launch)
         if pair == (F, X) and new.outcome and new.outcome.cls == "rdzv_lost":
             self._too_few(new, after)
@@ -163,7 +165,11 @@ class Truth:
             kv = after.range(self.world.cfg.keys.roster(new.round)).one()
             said += f" on {telling.members(decode_roster(kv.value))}" if kv else ""
         spent = sum(n for _, n in new.spent) - sum(n for _, n in old.spent) if old else 0
-        return said + (f", charge {spent:+d}" if spent else "") + (f", {new.launch}" if not old or new.launch != old.launch else "")
+        return (
+            said
+            + (f", charge {spent:+d}" if spent else "")
+            + (f", {new.launch}" if not old or new.launch != old.launch else "")
+        )
 
     def _too_few(self, new: Job, after: Tree) -> None:
         """Nobody gives up for want of nodes while enough are ready, unless their slots do not fit the holes."""

@@ -18,6 +18,7 @@ class Net:
         self.bad = self.rng.choice((0.0, 0.0, 0.02, 0.05, 0.1))  # how often a transaction meets a bad fate
         self.slow = self.rng.choice((0.0, 0.02, 0.1))  # how often anything is slow
         self.exec_bad = self.rng.choice((0.0, 0.0, 0.05))
+        self.doomed = ""  # what a story loses next of a transaction: "request" or "answer"
 
     def calm(self) -> None:
         self.bad = self.slow = self.exec_bad = 0.0
@@ -43,6 +44,9 @@ class Net:
 
     def loses(self, what: str, is_txn: bool) -> bool:
         """Lose a request, or the answer of something that was done: the outcome is unknown to the sender."""
+        if is_txn and what == self.doomed:
+            self.doomed = ""
+            return True
         if self.bad == 0.0 or self.rng.random() >= self.bad / 3:
             return False
         self.world.faults["unknown outcome" if is_txn and what == "answer" else f"{what} lost"] += 1

@@ -141,24 +141,28 @@ def _resets(_agent: Agent, wanted: Write) -> Write:
     then = []
     for op in wanted.txn.then:
         if isinstance(op, Put) and op.key.endswith("/job"):
-            op = altered(op, value=encode(altered(decode_job(op.value), round=Round(1), first=Round(1), formed=Round(0))))
+            op = altered(
+                op, value=encode(altered(decode_job(op.value), round=Round(1), first=Round(1), formed=Round(0)))
+            )
         then.append(op)
     return altered(wanted, txn=altered(wanted.txn, then=tuple(then)))
 
 
-# 11. The charge is a write of its own, before the transition.
-def _charges_first(agent: Agent, wanted: Write) -> Write:
-    if wanted.kind is not Kind.NEXT:
-        return wanted
-    put = wanted.txn.then[0]
-    kv = agent.world.store.range(agent.world.cfg.keys.job).one()
-    assert isinstance(put, Put)
-    assert kv is not None
-    new, old = decode_job(put.value), decode_job(kv.value)
-    if old.phase is not Phase.STOPPING or sum(n for _, n in new.spent) <= sum(n for _, n in old.spent):
-        return wanted
-    charge = altered(put, value=encode(altered(old, spent=new.spent, charged=new.charged)))
-    return altered(wanted, txn=altered(wanted.txn, then=(charge,)))
+# 11. The charge is a write of its own; the transition follows a little later.
+def _charges_first(_agent: Agent, s: leader.Leader, event: Any) -> tuple[leader.Leader, Actions]:
+    s, actions = leader.step(s, event)
+    seen, out = s.view.job(), []
+    for action in actions:
+        if isinstance(action, leader.Submit) and action.write.kind is Kind.NEXT and seen:
+            put = action.write.txn.then[0]
+            new = decode_job(put.value)
+            if sum(n for _, n in new.spent) > sum(n for _, n in seen.job.spent):
+                put = altered(put, value=encode(altered(seen.job, spent=new.spent, charged=new.charged)))
+                action = altered(action, write=altered(action.write, txn=altered(action.write.txn, then=(put,))))
+            elif new.spent and event.at < (s.stamps.gathered or 0.0) + 3.0:
+                s, action = altered(s, busy=-1), leader.Wake(event.at + 0.5, "not yet")
+        out.append(action)
+    return s, tuple(out)
 
 
 # 12. ready is written when the ranks are told to stop, not when they are proven dead.
@@ -235,7 +239,7 @@ PLANTS = (
     Rules("hole 7: loss is an event", leader=_edge_triggered),
     Rules("hole 8: never-started member is silent", node=_silent),
     Rules("hole 9: a finished id begins at round 1 again", write=_resets),
-    Rules("hole 11: the charge in its own write", write=_charges_first),
+    Rules("hole 11: the charge in its own write", leader=_charges_first),
     Rules("hole 12: ready before the proof", node=_early),
     Rules("hole 12: ready is not monotone", write=_without((Kind.READY,), _node_revision)),
     Rules("hole 13: stop without comparing the revision of job", write=_without((Kind.STOP,), _job_revision)),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Actions = tuple[Any, ...]
 
 
-def altered(value: Any, **changes: Any) -> Any:
+def altered(value: Any, /, **changes: Any) -> Any:
     """Return a value of the product with some fields changed, whichever kind of value it is."""
     return value._replace(**changes) if isinstance(value, tuple) else replace(value, **changes)
 

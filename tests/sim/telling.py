@@ -7,7 +7,7 @@ from typing import Any
 
 from remuster.agent import node_words as words
 from remuster.rendezvous import leader
-from remuster.rendezvous.records import Job, Roster, decode_job
+from remuster.rendezvous.records import Job, Phase, Roster, decode_job
 from remuster.rendezvous.store import KeyValue
 
 
@@ -18,7 +18,7 @@ def job(record: Job) -> str:
         said += f" {record.cause.kind} on {record.cause.node}"
     if record.outcome:
         said += f" exit {record.outcome.exit_code}"
-    if record.master:
+    if record.master and record.phase is Phase.RUNNING:
         said += f" at {record.master.partition(':')[0]}"
     if record.resume and record.resume.step >= 0:
         said += f" from step {record.resume.step}"

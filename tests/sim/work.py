@@ -31,6 +31,8 @@ class Work:
         self.steps = steps
         self.groups: dict[int, Group] = {}
         self.checkpoints: list[int] = []
+        self.victims = 0.6  # of the peers of a rank that failed fail soon; the others hang
+        self.unharmed = 0.1  # … or had done their part already, and finish
 
     def newest(self) -> tuple[str, int]:
         """Return path and step of the newest checkpoint."""
@@ -101,8 +103,8 @@ class Work:
             group.broken_at = self.world.now
             for peer in group.ranks:
                 if peer.alive:
-                    peer.may_finish = self.world.rng.random() < 0.1
-                    if self.world.rng.random() < 0.6:
+                    peer.may_finish = self.world.rng.random() < self.unharmed
+                    if self.world.rng.random() < self.victims:
                         self.world.after(0.05 + self.world.rng.random() * 4, lambda r=peer: self._victim(r))
         rank.agent.guardian_of(rank).ended(rank, status)
 

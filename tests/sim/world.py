@@ -18,7 +18,7 @@ from remuster.rendezvous.keys import Keys
 from remuster.rendezvous.leader import Limits
 from remuster.rendezvous.records import Job
 
-from .agents import Agent, Machine
+from .agents import Agent
 from .faults import Injector
 from .invariants import Truth, Violation
 from .net import Net

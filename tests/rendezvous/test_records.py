@@ -1,0 +1,153 @@
+"""Records survive their bytes; what is no record of ours is refused with words, never with a traceback."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from remuster.rendezvous.errors import BadRecord
+from remuster.rendezvous.records import (
+    MAX_BYTES,
+    SCHEMA,
+    Cause,
+    Incarnation,
+    Job,
+    Member,
+    Memory,
+    Node,
+    NodeId,
+    Outcome,
+    Phase,
+    ResumePoint,
+    Roster,
+    Round,
+    decode_job,
+    decode_node,
+    decode_roster,
+    encode,
+)
+
+TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+NUMBER = st.integers(-(2**63), 2**63 - 1)
+ROUND = st.integers(0, 2**40).map(Round)
+INC = st.integers(0, 2**63 - 1).map(Incarnation)
+MEMBER = st.builds(Member, TEXT.map(NodeId), INC, TEXT, NUMBER, TEXT)
+ROSTER = st.builds(Roster, ROUND, st.lists(MEMBER, max_size=4).map(tuple), st.lists(MEMBER, max_size=2).map(tuple))
+NODE = st.builds(Node, INC, TEXT, TEXT, TEXT, NUMBER, ROUND, NUMBER, TEXT)
+RESUME = st.builds(ResumePoint, TEXT, NUMBER, TEXT, TEXT, st.lists(st.tuples(TEXT, TEXT), max_size=3).map(tuple))
+JOB = st.builds(
+    Job,
+    st.sampled_from(Phase),
+    ROUND,
+    NUMBER,
+    NUMBER,
+    TEXT,
+    ROUND,
+    ROUND,
+    TEXT,
+    st.none() | RESUME,
+    st.none() | st.builds(Cause, TEXT, TEXT, INC),
+    st.none() | st.builds(Outcome, NUMBER, TEXT, TEXT, TEXT, NUMBER),
+    st.lists(st.tuples(TEXT, NUMBER), max_size=3).map(tuple),
+    NUMBER,
+    st.builds(Memory, TEXT, NUMBER, NUMBER),
+)
+JOB_BYTES = encode(Job(Phase.RUNNING, Round(2), 1, 2, "one", resume=ResumePoint("/c/step-1", 1)))
+NODE_BYTES = encode(Node(Incarnation(5), "m", "b", "10.0.0.1", 8, Round(1)))
+ROSTER_BYTES = encode(Roster(Round(2), (Member(NodeId("a"), Incarnation(5), "m", 8, "10.0.0.1"),)))
+DECODERS = [(decode_job, JOB_BYTES), (decode_node, NODE_BYTES), (decode_roster, ROSTER_BYTES)]
+
+
+@given(JOB)
+def test_job_survives_its_bytes(job: Job) -> None:
+    assert decode_job(encode(job)) == job
+
+
+@given(NODE)
+def test_node_survives_its_bytes(node: Node) -> None:
+    assert decode_node(encode(node)) == node
+
+
+@given(ROSTER)
+def test_roster_survives_its_bytes(roster: Roster) -> None:
+    assert decode_roster(encode(roster)) == roster
+
+
+@pytest.mark.parametrize(("decode", "good"), DECODERS)
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (b"", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b"[1]", "not an object"),
+        (b"null", "not an object"),
+        (b"{}", "field 'v'"),
+        (b'{"v":true}', "field 'v' is bool"),
+        (b'{"v":"1"}', "field 'v' is str"),
+        (b"[" * 100_000, "not JSON"),
+        (b'{"v":' + b"9" * 10_000 + b"}", "not JSON"),
+        (b" " * (MAX_BYTES + 1), "bytes, more than"),
+    ],
+    ids=lambda value: str(value)[:12],
+)
+def test_bytes_that_are_no_record(decode: Callable[[bytes], object], good: bytes, raw: bytes, words: str) -> None:
+    assert decode(good)
+    with pytest.raises(BadRecord, match=words):
+        decode(raw)
+
+
+@pytest.mark.parametrize(("decode", "good"), DECODERS)
+def test_a_newer_record_is_refused_and_a_newer_field_is_not(decode: Callable[[bytes], object], good: bytes) -> None:
+    body = json.loads(good)
+    assert decode(json.dumps({**body, "colour": "red"}).encode()) == decode(good)
+    with pytest.raises(BadRecord, match="written by a newer remuster"):
+        decode(json.dumps({**body, "v": SCHEMA + 1}).encode())
+
+
+@pytest.mark.parametrize(("decode", "good"), DECODERS)
+@given(data=st.data())
+@settings(max_examples=100)
+def test_a_spoilt_field_is_named(decode: Callable[[bytes], object], good: bytes, data: Any) -> None:
+    body = json.loads(good)
+    name = data.draw(st.sampled_from(sorted(body)))
+    body[name] = data.draw(st.sampled_from([[], {}, "Q", 1.5, True, [1], [[1, 2]], [["a", "b", "c"]], -1, None]))
+    try:
+        decode(json.dumps(body).encode())
+    except BadRecord as error:
+        assert name in str(error) or str(error).startswith(("roster", "job", "node"))
+
+
+@given(st.binary(max_size=200))
+def test_noise_is_refused_in_words(raw: bytes) -> None:
+    for decode, _ in DECODERS:
+        with pytest.raises(BadRecord):
+            decode(raw)
+
+
+def test_job_stays_small() -> None:
+    job = Job(
+        Phase.RUNNING,
+        Round(10**6),
+        100,
+        1000,
+        "slurm-1234567-3",
+        master="node-1234.cluster.example.org:29500",
+        resume=ResumePoint("/shared/some/where/checkpoints/run/step-000001234567", 1234567, "dcp", "digests compared"),
+        spent=tuple((family, 3) for family in ("hardware", "network", "node", "storage", "hang", "scheduler", "user")),
+        memory=Memory("f" * 64, 1234567, 2),
+    )
+    assert len(encode(job)) < 1024
+
+
+def test_ranks_follow_the_slots_of_the_members_before() -> None:
+    a, b = (Member(NodeId(n), Incarnation(i), "m", s, "x") for i, (n, s) in enumerate((("a", 4), ("b", 2))))
+    roster = Roster(Round(1), (a, b))
+    assert roster.world_size == 6
+    assert [roster.first_rank(i) for i in (0, 1)] == [0, 4]
+    assert roster.index(NodeId("b"), Incarnation(1)) == 1
+    assert roster.index(NodeId("b"), Incarnation(2)) is None
