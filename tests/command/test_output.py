@@ -134,7 +134,7 @@ def test_an_error_file_is_used(place: Place, how: str) -> None:
     node = place.command(place.script("t.py", text))
     assert node.exit_code(60) == code, node.say()
     (record,) = node.records()
-    (fact,) = record["evidence"][0]["facts"]
+    (fact,) = (fact for fact in record["evidence"][0]["facts"] if fact["is"] == "exit")
     assert fact["error"]["message"] == "ValueError: boom"
     assert f"error_file: {node.run_dir / 'attempt_0' / '0' / 'error.json'}" in node.err
     assert record["verdict"]["class"] == "user_exception"

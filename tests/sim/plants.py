@@ -141,28 +141,29 @@ def _resets(_agent: Agent, wanted: Write) -> Write:
     then = []
     for op in wanted.txn.then:
         if isinstance(op, Put) and op.key.endswith("/job"):
-            op = altered(
-                op, value=encode(altered(decode_job(op.value), round=Round(1), first=Round(1), formed=Round(0)))
-            )
-        then.append(op)
+            job = altered(decode_job(op.value), round=Round(1), first=Round(1), formed=Round(0))
+            then.append(altered(op, value=encode(job)))
+        else:
+            then.append(op)
     return altered(wanted, txn=altered(wanted.txn, then=tuple(then)))
 
 
 # 11. The charge is a write of its own; the transition follows a little later.
 def _charges_first(_agent: Agent, s: leader.Leader, event: Any) -> tuple[leader.Leader, Actions]:
     s, actions = leader.step(s, event)
-    seen, out = s.view.job(), []
-    for action in actions:
-        if isinstance(action, leader.Submit) and action.write.kind is Kind.NEXT and seen:
-            put = action.write.txn.then[0]
-            new = decode_job(put.value)
-            if sum(n for _, n in new.spent) > sum(n for _, n in seen.job.spent):
-                put = altered(put, value=encode(altered(seen.job, spent=new.spent, charged=new.charged)))
-                action = altered(action, write=altered(action.write, txn=altered(action.write.txn, then=(put,))))
-            elif new.spent and event.at < (s.stamps.gathered or 0.0) + 3.0:
-                s, action = altered(s, busy=-1), leader.Wake(event.at + 0.5, "not yet")
-        out.append(action)
-    return s, tuple(out)
+    seen = s.view.job()
+    moves = [a for a in actions if isinstance(a, leader.Submit) and a.write.kind is Kind.NEXT]
+    if not moves or seen is None:
+        return s, actions
+    rest, write = tuple(a for a in actions if a not in moves), moves[0].write
+    put = write.txn.then[0]
+    new = decode_job(put.value)
+    if sum(n for _, n in new.spent) > sum(n for _, n in seen.job.spent):
+        put = altered(put, value=encode(altered(seen.job, spent=new.spent, charged=new.charged)))
+        return s, (*rest, leader.Submit(altered(write, txn=altered(write.txn, then=(put,)))))
+    if new.spent and event.at < (s.stamps.gathered or 0.0) + 3.0:
+        return altered(s, busy=-1), (*rest, leader.Wake(event.at + 0.5, "not yet"))
+    return s, actions
 
 
 # 12. ready is written when the ranks are told to stop, not when they are proven dead.
@@ -199,18 +200,18 @@ def _done_by_any(agent: Agent, s: leader.Leader, event: Any) -> tuple[leader.Lea
 # 19. Each node takes the newest checkpoint when it starts its ranks.
 def _newest_at_start(agent: Agent, s: NodeState, event: Any) -> tuple[NodeState, Actions]:
     s, actions = node.step(s, event)
-    changed = []
-    for action in actions:
-        if isinstance(action, words.Start) and action.job.resume:
-            path, step = agent.world.work.newest()
-            if agent.world.rng.random() < 0.3:
-                path, step = "an older one: this node's view of the file system is late", step - 1
-            action = altered(action, job=altered(action.job, resume=altered(action.job.resume, path=path, step=step)))
-        changed.append(action)
-    return s, tuple(changed)
+    return s, tuple(_with_own_choice(agent, a) if isinstance(a, words.Start) else a for a in actions)
 
 
-# 10 of the order's list: words of old rounds are never deleted.
+def _with_own_choice(agent: Agent, start: words.Start) -> words.Start:
+    path, step = agent.world.work.newest()
+    if agent.world.rng.random() < 0.3:
+        path, step = "an older one: this node's view of the file system is late", step - 1
+    assert start.job.resume
+    return altered(start, job=altered(start.job, resume=altered(start.job.resume, path=path, step=step)))
+
+
+# Words of old rounds are never deleted.
 def _keeps_all(_agent: Agent, wanted: Write) -> Write:
     then = tuple(op for op in wanted.txn.then if not isinstance(op, Delete))
     return altered(wanted, txn=altered(wanted.txn, then=then))

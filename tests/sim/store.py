@@ -30,6 +30,7 @@ class Watching:
         self.take = take
         self.open = True
         self.due = False
+        self.source = f"watch {min(keys) if keys else ''}"  # of the loop's inbox: one stream, one order
 
     def poke(self) -> None:
         """Deliver what is new, in a while."""
@@ -50,9 +51,12 @@ class Watching:
                 if not events:
                     continue
                 batch = WatchBatch(events)
-            self.agent.post("watch", lambda: self.take(batch) if self.open else None)
+            self._hand_over(batch)
             break
         self.poke()
+
+    def _hand_over(self, batch: WatchBatch) -> None:
+        self.agent.post(self.source, lambda: self.take(batch) if self.open else None)
 
 
 class SimStore:
