@@ -148,7 +148,7 @@ def test_an_earlier_agent_of_the_same_machine_is_revoked_a_namesake_is_waited_fo
     foreign = KeyValue(KEYS.node(ME), encode(replace(RECORD, inc=OTHER, machine="m-z")), 4, 4, OTHER)
     waiting, out = run(state, words.Rereading(1.0, True, 9, None, foreign, None))
     assert out == []
-    waiting, out = run(waiting, words.Tick(60.0), words.Rereading(60.0, True, 9, None, foreign, None))
+    waiting, out = run(waiting, words.Tick(59.0), words.Rereading(59.9, True, 9, None, foreign, None))
     assert said(out) == ["reread", "exit"]
 
 
@@ -284,7 +284,7 @@ def test_ranks_of_a_round_that_is_over_are_stopped(job: Job) -> None:
 def test_ready_is_not_said_before_the_proof_and_never_falls() -> None:
     state, out = run(in_round(), words.JobSeen(110.0, kv(STOPPING, 11)), words.Exited(110.5, Round(3), 0, -15, 1))
     assert not [a for a in out if isinstance(a, words.Submit)]
-    state, out = run(joined(STOPPING, ready=Round(5)), words.Tick(1.0))
+    _, out = run(joined(STOPPING, ready=Round(5)), words.Tick(1.0))
     assert out == []
 
 

@@ -22,6 +22,8 @@ from typing import Any, TypeVar
 
 from etcd_server import EtcdServer
 
+from remuster.agent.cgroup import of_tag
+from remuster.agent.node_lock import NodeLock
 from remuster.rendezvous.store import prefix_end
 
 T = TypeVar("T")
@@ -364,6 +366,9 @@ class Cluster(Place):
         keys = self.leaked_keys()
         assert not keys, f"keys of the run are left: {keys}"
         self.check_nodes_left()
+        names = {node.folder.name.partition("-")[2] for node in self.nodes}
+        groups = [path for name in names for path in of_tag(NodeLock(self.run_id, name).tag)]
+        assert not groups, f"cgroups are left: {groups}"
 
     def check_nodes_left(self) -> None:
         """Assert that the nodes left no process and no temporary file, whatever became of the job."""

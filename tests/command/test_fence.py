@@ -33,10 +33,12 @@ def test_a_store_that_stands_still(cluster: Cluster) -> None:
     cluster.etcd.stop()
     began = boottime()
     until(lambda: not any(alive(pid) for pid in pids), "the ranks are fenced", cluster.ttl_s, cluster.say)
-    assert boottime() - began < cluster.ttl_s
+    dead_s = boottime()
+    assert dead_s - began < cluster.ttl_s
     assert [n.process.poll() for n in nodes] == [None, None]
     cluster.etcd.cont()
     second = cluster.wait_round(2, 4)
+    assert min(one["at"] for one in second.values()) > dead_s
     assert {one["REMUSTER_NODE"] for one in second.values()} == {"127.0.0.2", "127.0.0.3"}
     cluster.order("done")
     assert [n.exit_code() for n in nodes] == [0, 0], cluster.say()
@@ -55,7 +57,9 @@ def test_an_agent_that_stands_still(cluster: Cluster) -> None:
     agent = stopped.agent
     os.kill(agent, signal.SIGSTOP)
     until(lambda: not any(alive(pid) for pid in pids), "its ranks are fenced", cluster.ttl_s, cluster.say)
+    dead_s = boottime()
     second = cluster.wait_round(2, 4)
+    assert min(one["at"] for one in second.values()) > dead_s
     assert name not in {one["REMUSTER_NODE"] for one in second.values()}
 
     # It comes to itself, learns that it was given up, and stands by as somebody new.

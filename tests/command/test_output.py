@@ -87,11 +87,15 @@ def test_a_cry_for_a_lost_peer_is_no_root(place: Place) -> None:
     text = (
         "import os, signal, time\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)  # both have their say\n"
+        "def wait(name):\n"
+        "    while not os.path.exists(name): time.sleep(0.001)\n"
         "if os.environ['RANK'] == '0':\n"
+        "    wait('stands')\n"
         "    open('cried', 'w').close()\n"
         "    raise RuntimeError('[../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer "
         "[127.0.0.1]:4242')\n"
-        "while not os.path.exists('cried'): time.sleep(0.001)\n"
+        "open('stands', 'w').close()\n"
+        "wait('cried')\n"
         "time.sleep(0.05)\n"
         "raise KeyError('label')\n"
     )

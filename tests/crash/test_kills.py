@@ -140,6 +140,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     etcd = EtcdServer(tmp_path / "etcd", durable=False)
     etcd.start()
     made = Cluster(tmp_path / "cluster", etcd)
+    made.env["TORCHINDUCTOR_CACHE_DIR"] = str(tmp_path / "inductor")  # torch's, else in TMPDIR
     made.conf = "lease_ttl=6,kill_bound=2,last_call_timeout=2,join_timeout=60"
     yield made
     made.close()

@@ -73,6 +73,7 @@ class Agent:
         self.launch = launch
         self.alive = True
         self.paused = False
+        self.hung = False  # paused for ever
         self.cut = False
         self.laggy_until = 0.0
         self.pipe_slow = (0.0, 0.0)  # until when, by how much
@@ -127,7 +128,7 @@ class Agent:
         """Handle ``fn`` in the agent's loop: now, or in the order of its source when the process goes on."""
         if not self.alive:
             return
-        if self.paused:
+        if self.paused and source != "thread":
             self.inbox.setdefault(source, deque()).append(fn)
         else:
             fn()
@@ -318,7 +319,8 @@ class Agent:
         pause = max(timing.try_s / 4, sent + timing.keepalive_s - self.clock())
         self.nap += 1
         nap, self.due = self.nap, (inc, sent)
-        self.world.after(pause, lambda: self.post("timer", lambda: self._keepalive(nap, inc, sent)))
+        source = "thread" if self.world.rules.keepalive_thread else "timer"
+        self.world.after(pause, lambda: self.post(source, lambda: self._keepalive(nap, inc, sent)))
 
     def _hurry(self) -> None:
         """Renew now, unless a renewal is under way: the guardian starts nothing after a fence until there was one."""
@@ -348,7 +350,8 @@ class Agent:
                 self._renewed(inc, trying)
             self._next_keepalive(inc, sent if answer is None else trying)
 
-        self.call(lambda: self.world.store.keepalive(inc), answered)
+        source = "thread" if self.world.rules.keepalive_thread else "store"
+        self.world.store.call(self, lambda: self.world.store.keepalive(inc), answered, source=source)
 
     # -- ends
 

@@ -19,6 +19,7 @@ KINDS = (
     "crash of guardian",
     "power loss",
     "pause",
+    "hang",
     "partition",
     "store outage",
     "lagging watch",
@@ -89,8 +90,9 @@ class Injector:
         locked = any(a.alive for a in same) or (
             self.world.rules.sweep_first and any(g.holds_lock for a in same for g in a.guardians)
         )
-        if locked and any(a.alive and not a.leaving for a in same) and not self.world.truth.over:
-            self.coming -= 1  # it runs already
+        runs = any(a.alive and not a.leaving for a in same) and not self.world.truth.over
+        if locked and (runs or any(a.alive and a.hung for a in same)):
+            self.coming -= 1  # it runs already, or will never be gone
             return
         if locked:
             self.world.after(0.5, lambda: self._begin(name, machine, fresh))
@@ -193,8 +195,18 @@ class Injector:
         )
         return True
 
+    def _hang(self) -> bool:
+        """The agent's loop stands still for ever; its node is lost, and nobody else may be."""
+        agent = self._some()
+        if agent is None or agent.paused:
+            return False
+        self.world.note(agent.name, "HANGS", "")
+        agent.pause()
+        agent.hung = True
+        return True
+
     def _thaw(self, agent: Agent) -> None:
-        if agent.alive and agent.paused:
+        if agent.alive and agent.paused and not agent.hung:
             self.world.faults["thaw"] += 1
             self.world.note(agent.name, "THAWS", "")
             agent.thaw()

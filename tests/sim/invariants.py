@@ -45,6 +45,7 @@ class Truth:
         self.starts: dict[int, tuple[Any, ...]] = {}
         self.exited_zero: Counter[tuple[int, str, int]] = Counter()
         self.promised: dict[int, int] = {}  # inc → ready
+        self.promised_at: dict[int, float] = {}
         self.charges: Counter[int] = Counter()
         self.stray = False  # what is applied now was delivered late, or for the second time
         self.stray_keys: set[str] = set()
@@ -118,7 +119,7 @@ class Truth:
             self.expect(not left, "5 join after sweep", f"{name}@{inc:x} joins while {left} live")
         before = self.promised.get(inc, 0)
         self.expect(ready >= before, "7 ready", f"ready of {name}@{inc:x} falls from {before} to {ready}")
-        self.promised[inc] = ready
+        self.promised[inc], self.promised_at[inc] = ready, self.world.now
         older = [r for r in self._living() if r.inc == inc and r.round < ready]
         self.expect(not older, "7 ready", f"{name}@{inc:x} says ready({ready}) while {older} live")
 
@@ -175,7 +176,8 @@ class Truth:
         """Nobody gives up for want of nodes while enough are ready, unless their slots do not fit the holes."""
         keys = self.world.cfg.keys
         here = [decode_node(kv.value) for kv in after.range(keys.nodes, keys.nodes + "\x7f").items]
-        ready = [node for node in here if node.ready >= new.round]
+        known = self.world.now - 30.0  # what came later, a leader whose watch lags may not have seen
+        ready = [node for node in here if node.ready >= new.round and self.promised_at[node.inc] < known]
         last = self.rosters.get(new.formed)
         slots = {node.slots for node in ready} | {m.slots for m in (last.members if last else ())}
         fits = len(slots) == 1 or new.round == new.first

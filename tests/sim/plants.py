@@ -235,6 +235,7 @@ PLANTS = (
     Rules("hole 2: a kill leaves queued starts", kill_cancels=False),
     Rules("hole 3: membership by node name", node=_by_name),
     Rules("hole 4: the leader revokes a slow member's lease", leader=_impatient),
+    Rules("hole 4: keepalives go on while the loop hangs", keepalive_thread=True),
     Rules("hole 5: joins before the old guardian has swept", sweep_first=False),
     Rules("hole 6: fenced ranks unreported", node=_trusts_memory),
     Rules("hole 7: loss is an event", leader=_edge_triggered),

@@ -51,6 +51,7 @@ class Rules:
     leader: Callable[[Agent, leader.Leader, Any], tuple[leader.Leader, Actions]] = leader_step
     write: Callable[[Agent, Write], Write] = write
     may_start: Callable[[Fence, int, float], str | None] = Fence.may_start
+    keepalive_thread: bool = False  # keepalives go on while the agent's loop hangs
     fences: bool = True  # the guardian kills at the deadline
     kill_cancels: bool = True  # a kill drops starts that are queued before it
     sweep_first: bool = True  # a new agent waits until the old guardian has proven its ranks dead

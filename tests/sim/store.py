@@ -154,13 +154,21 @@ class SimStore:
 
     # -- the way there and back
 
-    def call(self, agent: Agent, op: Callable[[], Any], done: Callable[[Any], None], *, is_txn: bool = False) -> None:
+    def call(
+        self,
+        agent: Agent,
+        op: Callable[[], Any],
+        done: Callable[[Any], None],
+        *,
+        is_txn: bool = False,
+        source: str = "store",
+    ) -> None:
         """Send ``op``; ``done`` gets its answer, or None when none came in time."""
         world, net = self.world, self.world.net
         by = world.now + TIMEOUT_S
 
         def unanswered() -> None:
-            world.at(max(by, world.now), lambda: agent.post("store", lambda: done(None)))
+            world.at(max(by, world.now), lambda: agent.post(source, lambda: done(None)))
 
         def respond(answer: Any) -> None:
             arrives = world.now + net.delay(agent)
@@ -170,7 +178,7 @@ class SimStore:
 
             def back() -> None:
                 if self.reachable(agent):
-                    agent.post("store", lambda: done(answer))
+                    agent.post(source, lambda: done(answer))
                 else:
                     unanswered()
 

@@ -14,7 +14,7 @@ CAUGHT_BY = {
     "hole 1": DEAD_FIRST,
     "hole 2": DEAD_FIRST | {"7 ready"},
     "hole 3": {"2 membership"},
-    "hole 4": DEAD_FIRST,
+    "hole 4": DEAD_FIRST | {"9 liveness"},
     "hole 5": DEAD_FIRST,
     "hole 6": {"9 liveness"},
     "hole 7": {"9 liveness"},

@@ -119,11 +119,11 @@ class World:
         return self
 
     def living(self) -> list[Agent]:
-        return [a for a in self.agents if a.alive]
+        return [a for a in self.agents if a.alive and not a.hung]
 
     def settled(self) -> bool:
         """Tell whether nobody is left who could do anything."""
-        return not self.injector.coming and not any(a.alive for a in self.agents) and not self.work.living()
+        return not self.injector.coming and not self.living() and not self.work.living()
 
     def phase_changed(self, old: Job, new: Job) -> None:
         self.injector.phase_changed(new)
