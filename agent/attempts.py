@@ -121,10 +121,7 @@ def write_record(directory: Path, attempt: int, record: Mapping[str, object]) ->
     _make_private(directory)
     temporary = directory / f".attempt-{attempt:03d}.{_random()}"
     try:
-        with os.fdopen(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-            file.write(json.dumps(record, indent=1).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        _write_whole(temporary, record)
         path, k = directory / f"attempt-{attempt:03d}.json", 0
         while not _claim(path):
             k += 1
@@ -136,23 +133,26 @@ def write_record(directory: Path, attempt: int, record: Mapping[str, object]) ->
     return path
 
 
+def _write_whole(path: Path, record: Mapping[str, object]) -> None:
+    with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+        file.write(json.dumps(record, indent=1).encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def mirror_record(directory: Path, attempt: int, record: Mapping[str, object]) -> None:
     """Write a copy where it outlives this machine, unless another node of the job has done so.
 
     The directory serves all launches of the run, whose attempts are counted from 0 each: rounds tell them apart.
     """
-    for path in directory.glob(f"attempt-{attempt:03d}*.json"):
-        if _round_of(path) == record.get("round"):
-            return
-    write_record(directory, attempt, record)
-
-
-def _round_of(path: Path) -> object:
-    try:
-        value: object = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return None
-    return cast("dict[str, object]", value).get("round") if isinstance(value, dict) else None
+    _make_private(directory)
+    path = directory / f"attempt-{attempt:03d}-round-{record.get('round')}.json"
+    if not _claim(path):
+        return
+    temporary = directory / f".{path.name}.{_random()}"
+    _write_whole(temporary, record)
+    temporary.rename(path)
+    _sync_directory(directory)
 
 
 def _claim(path: Path) -> bool:

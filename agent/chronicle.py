@@ -11,13 +11,15 @@ import json
 from collections.abc import Callable
 from typing import cast
 
-from ..rendezvous.errors import StoreError
+from ..rendezvous.errors import StoreError, TransientError
 from ..rendezvous.keys import Keys
 from ..rendezvous.records import Job, Phase, Round
 from ..rendezvous.store import Store
 from .files import FileThread
 
 SETTLE_S = 5.0  # at the end, for records under way
+AGAIN_S = 1.0
+MOST = 100  # rounds whose records are fetched at once, should a watch have skipped them
 
 
 class Chronicle:
@@ -62,7 +64,7 @@ class Chronicle:
                 what = {"exit_code": outcome.exit_code, "why": outcome.sentence} if outcome else {}
                 self._line("done" if job.phase is Phase.DONE else "failed", round=job.round, **what)
         if before is not None:  # a lagging watch may skip records: every round in between has ended
-            for n in range(before.round, job.round + job.phase.over):
+            for n in range(max(before.round, job.round - MOST), job.round + job.phase.over):
                 self._fetch_once(Round(n))
 
     def has(self, n: Round) -> bool:
@@ -78,11 +80,15 @@ class Chronicle:
         task.add_done_callback(self._tasks.discard)
 
     async def _fetch(self, n: Round) -> None:
-        try:
-            found = (await self._store.range(self._keys.attempt(n))).one()
-        except StoreError as error:
-            self._line("record not read", round=n, why=str(error))
-            return
+        while True:  # it was written in the midst of trouble, which may not be over
+            try:
+                found = (await self._store.range(self._keys.attempt(n))).one()
+                break
+            except TransientError:
+                await asyncio.sleep(AGAIN_S)
+            except StoreError as error:
+                self._line("record not read", round=n, why=str(error))
+                return
         if found is None:
             return  # a round that never formed has none
         await self.keep(n, _object(found.value))

@@ -10,12 +10,12 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
 from ..health import wire
-from ..health.evidence import Fenced, GuardianDied, RankExit, RoundEvidence, Told
+from ..health.evidence import Fenced, GuardianDied, NodeEvidence, RankExit, RoundEvidence, Told
 from ..health.verdict import LEAVE
 from ..rendezvous.leader import Conclude, Concluded, Stamps
 from ..rendezvous.records import ResumePoint, Round
@@ -30,6 +30,7 @@ from .reentry import entry
 from .spec import JobSpec
 
 NEWEST_S = 3.0  # for a look at the newest committed step while ranks are still being stopped
+RECORD_BYTES = 512 << 10  # of a record: etcd takes no request above 1.5 MiB
 REPORT_CHARS = 16 << 10  # of the report in a record
 
 
@@ -70,7 +71,21 @@ class Bench:
             return -1
 
     def _record(self, ask: Conclude, made: Judgement, state: AttemptState) -> bytes:
-        point, refused = _resumed(ask.history, ask.round)
+        """Return the record's bytes, within ``RECORD_BYTES``: what others ended with is cut before the root's words."""
+        nodes = made.evidence.nodes
+        root = (made.verdict.node, made.verdict.rank)
+        freely = tuple(_shorn(n, lambda _, fact: not fact.stopping) for n in nodes)
+        alone = tuple(_shorn(n, lambda node, fact: (node, fact.rank) == root) for n in nodes)
+        for evidence in (nodes, freely, alone):
+            raw = self._spelled(ask, made, state, evidence)
+            if len(raw) <= RECORD_BYTES:
+                return raw
+        return self._spelled(ask, made, state, ())
+
+    def _spelled(
+        self, ask: Conclude, made: Judgement, state: AttemptState, evidence: tuple[NodeEvidence, ...]
+    ) -> bytes:
+        point, refused, wall = _resumed(ask.history, ask.round)
         facts = AttemptFacts(
             run_id=self.spec.run_id,
             launch=ask.job.launch,
@@ -84,10 +99,11 @@ class Bench:
                 if isinstance(fact, RankExit)
             ),
             verdict=_verdict(made),
-            evidence=made.evidence.nodes,
+            evidence=evidence,
             resume=point,
             refused=refused,
             times=_times(ask, made.evidence),
+            started_at=wall,
             ended_at=time.time(),
         )
         record = attempt_record(facts)
@@ -99,6 +115,15 @@ class Bench:
             ended = "" if made.retry else made.reason
             record["report"] = _bounded(report.render(self.spec.script, made.verdict, rows, ended))
         return json.dumps(record, separators=(",", ":")).encode()
+
+
+def _shorn(node: NodeEvidence, keep: Callable[[str, RankExit], bool]) -> NodeEvidence:
+    """Return the node's facts with last lines and error files of those ranks only that are to be kept."""
+    facts = tuple(
+        replace(fact, tail=(), error=None) if isinstance(fact, RankExit) and not keep(node.node, fact) else fact
+        for fact in node.facts
+    )
+    return replace(node, facts=facts)
 
 
 def _bounded(text: str) -> str:
@@ -156,17 +181,19 @@ def _times(ask: Conclude, evidence: RoundEvidence) -> Times:
 
 def _resumed(
     history: tuple[tuple[Round, bytes], ...], n: Round
-) -> tuple[ResumePoint | None, tuple[tuple[str, str], ...]]:
+) -> tuple[ResumePoint | None, tuple[tuple[str, str], ...], float | None]:
     """Return where round ``n`` resumed and what was passed over, as its close wrote it."""
     found = next((entry(raw) for m, raw in history if m == n), None)
     if found is None:
-        return None, ()
+        return None, (), None
     step = found.get("step")
     path, fmt, verified = (str(found.get(name, "")) for name in ("path", "format", "verified"))
     point = ResumePoint(path, step if isinstance(step, int) else -1, fmt, verified)
     pairs = found.get("refused")
     passed = cast("list[list[object]]", pairs) if isinstance(pairs, list) else []
-    return point, tuple((str(pair[0]), str(pair[1])) for pair in passed if len(pair) == 2)
+    wall = found.get("wall")
+    names = tuple((str(pair[0]), str(pair[1])) for pair in passed if len(pair) == 2)
+    return point, names, wall if isinstance(wall, float) else None
 
 
 def _newest_committed(directory: Path) -> int:

@@ -63,20 +63,16 @@ class Crew:
         self._dropped: set[Round] = set()  # rounds that were killed before their start had reached the guardian
         self._directories: dict[int, Path] = {}  # of the present round, by local rank
         self._ended: dict[int, int] = {}  # wall clock, for people
-        self._preparing: asyncio.Task[None] | None = None
         self._draining: asyncio.Task[bool] | None = None
         self.link = GuardianLink(seat, self._heard, answer_s=spec.kill_bound_s)
         self._told_omp = False
         self._held = ""
 
     # --- the node machine's actions -----------------------------------------------------------------------------------
-    def start(self, action: words.Start) -> None:
+    async def start(self, action: words.Start) -> None:
         """Make the round's directories, then hand the ranks to the guardian; the files of dead ranks are let go."""
         if self._directories:
             self._draining = asyncio.ensure_future(self._console().drain())
-        self._preparing = asyncio.ensure_future(self._start(action))
-
-    async def _start(self, action: words.Start) -> None:
         n, slots = action.round, self._spec.nproc
         try:
             made = await self._files.run(self._make_directories, action.job.attempt, slots)

@@ -132,7 +132,7 @@ class Guardian:
             case ("term", int(n), int(signum)):
                 for pid, (round, _) in self.ranks.items():
                     if round == n:
-                        os.kill(pid, signum)  # not reaped yet, so the pid is still its own
+                        signal_rank(pid, signum)
             case ("kill", int(seq), int(n), float(bound_s)):
                 self._say("ack", seq)
                 self._kill(bound_s, "empty", n)
@@ -274,6 +274,14 @@ class Guardian:
         for words in killing.words:
             self._say(*words, left, boottime())
         self.round = self.round if left else _NO_ROUND
+
+
+def signal_rank(pid: int, signum: int) -> None:
+    """Signal a rank that is not reaped yet, so that the pid is still its own."""
+    try:
+        os.kill(pid, signum)
+    except PermissionError:
+        return  # it has become another user (sudo): SIGKILL by the cgroup or the end of its parent will have to do
 
 
 def main(fd: int, agent: int) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 
-from ..rendezvous.errors import LeaseNotFound, TransientError
+from ..rendezvous.errors import LeaseNotFound, StoreError
 from ..rendezvous.records import Incarnation
 from ..rendezvous.store import Store
 from .linux import boottime
@@ -43,19 +43,34 @@ class Timing:
         return sent_s + self.ttl_s * (1 - DRIFT) - self.kill_bound_s - MARGIN_S
 
 
+Renewal = Coroutine[object, object, None]
+
+
 class Lease:
     """One incarnation's lease: granted once, renewed until it is lost or given up."""
 
-    def __init__(self, store: Store, timing: Timing, renewed: Callable[[Incarnation, float], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        timing: Timing,
+        renewed: Callable[[Incarnation, float], None],
+        trouble: Callable[[str], None],
+    ) -> None:
         self._store = store
         self._timing = timing
         self._renewed = renewed
+        self._trouble = trouble
         self._task: asyncio.Task[None] | None = None
         self._nap: asyncio.Future[None] | None = None  # until the next renewal
         self.inc = Incarnation(0)
 
-    async def grant(self, lost: Callable[[Incarnation], None]) -> Incarnation:
-        """Get a new lease under an id of our own, report its deadline and begin to renew it; TransientError if not."""
+    async def grant(
+        self, lost: Callable[[Incarnation], None], guarded: Callable[[Renewal], Coroutine[object, object, None]]
+    ) -> Incarnation:
+        """Get a new lease under an id of our own, report its deadline and begin to renew it; TransientError if not.
+
+        ``guarded`` wraps the renewing task: should it fail, the agent must end and not live on without renewals.
+        """
         self.stop()
         inc = Incarnation(secrets.randbits(62) + 1)
         sent = boottime()
@@ -63,7 +78,7 @@ class Lease:
         self.inc = inc
         self._renewed(inc, self._timing.deadline(sent))
         if not self._timing.forever:
-            self._task = asyncio.get_running_loop().create_task(self._renew(inc, sent, lost))
+            self._task = asyncio.get_running_loop().create_task(guarded(self._renew(inc, sent, lost)))
         return inc
 
     async def _renew(self, inc: Incarnation, sent: float, lost: Callable[[Incarnation], None]) -> None:
@@ -75,7 +90,8 @@ class Lease:
             except LeaseNotFound:
                 lost(inc)
                 return
-            except TransientError:
+            except StoreError as error:  # refused or unanswered: while it lasts the fence comes nearer
+                self._trouble(f"the lease was not renewed: {error}")
                 continue
             sent = trying
             self._renewed(inc, self._timing.deadline(sent))

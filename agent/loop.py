@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from ..rendezvous.leader import Limits
 from ..rendezvous.records import Incarnation, Job, Round, decode_roster
 from ..rendezvous.store import Get, KeyValue, Store, Txn, TxnResult
 from ..rendezvous.writes import Own, Write
-from . import node
+from . import node, proc
 from . import node_words as words
 from .alarms import Alarm
 from .crew import Crew
@@ -25,10 +26,8 @@ from .leading import Counsel, Leading
 from .lease import Lease, Timing
 from .linux import boottime
 from .node_state import NodeState, Ranks, Settings
-from .node_take import AGAIN_S
+from .node_take import AGAIN_S, NO_STORE, UNKNOWN
 from .ports import AddressError, reserve_port
-
-REFUSED = 69
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ class Agent:
         self._store = around.store
         self._keys = settings.keys
         self.crew = crew(self.post)
-        self._lease = Lease(around.store, around.timing, self._renewed)
+        self._lease = Lease(around.store, around.timing, self._renewed, self._grumble)
         self._state: NodeState | None = None
         self._events: deque[words.Event] = deque()
         self._taking = False
@@ -65,7 +64,7 @@ class Agent:
         self._grumbled = ""
 
     async def run(self) -> words.Exit:
-        """Join, serve rounds, and return how this agent ends; its lease is revoked if the machine said so."""
+        """Join, serve rounds, and return how this agent ends. ``release`` follows, once its ranks are proven dead."""
         self._state, actions = node.begin(self._settings, boottime())
         for action in actions:
             self._do(action)
@@ -73,15 +72,19 @@ class Agent:
             end = await self._exit
         finally:
             self._alarm.stop()
-            await self._stop_tasks([*self._watching, *self._tasks, *([self._leading] if self._leading else [])])
+            self._stop_following()
+            await self._stop_tasks([*self._tasks])
+        return end
+
+    async def release(self, revoke: bool) -> None:
+        """Give the lease up; ``revoke`` it only when no rank of ours is alive: others may go on at once then."""
         inc = self._lease.inc
         self._lease.stop()
-        if end.revoke and inc:
+        if revoke and inc:
             try:
                 await self._store.revoke(inc)
             except StoreError as error:
                 self._around.say(f"the lease could not be revoked and will expire by itself: {error}")
-        return end
 
     def post(self, event: words.Event) -> None:
         """Take an event; those that come while one is being taken wait for their turn."""
@@ -99,7 +102,10 @@ class Agent:
                 for action in actions:
                     self._do(action)
         except BadRecord as error:
-            self._fail(REFUSED, f"the store holds something that this version cannot read: {error}")
+            self._fail(f"the store holds something that this version cannot read: {error}")
+        except Exception as error:  # a defect: it ends the agent, for an event that is lost here is lost for good
+            if not self._exit.done():
+                self._exit.set_exception(error)
         finally:
             self._taking = False
 
@@ -118,22 +124,22 @@ class Agent:
     def _do(self, action: words.Action) -> None:
         match action:
             case words.Grant():
+                self._stop_following()
                 self._spawn(self._grant())
             case words.Reread():
                 self._spawn(self._reread())
             case words.Watch(revision=revision):
                 self._watch(revision)
             case words.Submit(write=write):
-                self._spawn(self._submit(write))
-            case words.RevokeOld(inc=inc, reason=reason):
-                self._grumble(f"revoking the old lease {inc:x}: {reason}")
-                self._spawn(self._revoke(inc))
+                self._spawn(self._submit(write, self.state.inc))
+            case words.RevokeOld():
+                self._revoke_old(action)
             case words.ReadRoster(round=n):
                 self._spawn(self._read_roster(n))
             case words.ReservePort(round=n):
                 self._reserve_port(n)
             case words.Start():
-                self.crew.start(action)
+                self._spawn(self.crew.start(action))
             case words.Terminate():
                 self.crew.terminate(action)
             case words.Kill():
@@ -145,15 +151,19 @@ class Agent:
                 self._spawn(self.crew.collect(action))
             case words.Lead(token=token):
                 self._lead(token)
-            case words.Wake(at=at):
+            case words.Wake(at=at, reason=reason):
+                if not self.state.joined:
+                    self._grumble(reason)
                 self._alarm.set(at)
             case words.Exit():
                 if not self._exit.done():
                     self._exit.set_result(action)
 
     async def _grant(self) -> None:
+        if self._lease.inc:  # lost: so have others, most likely, and not all need ask at the same instant
+            await asyncio.sleep(random.uniform(0, self._around.timing.keepalive_s))
         try:
-            inc = await self._lease.grant(self._lost)
+            inc = await self._lease.grant(self._lost, self._guarded)
         except TransientError as error:
             self._grumble(f"no lease from the store: {error}")
             inc = Incarnation(0)
@@ -166,10 +176,6 @@ class Agent:
         if self._state is None or self._state.inc != inc:
             return
         self._around.say(f"the lease {inc:x} is gone: this node was cut off; its ranks are stopped and it joins again")
-        if self._leading is not None:
-            self._leading.cancel()
-        for task in self._watching:
-            task.cancel()
         self.post(words.LeaseLost(boottime()))
 
     async def _reread(self) -> None:
@@ -183,9 +189,7 @@ class Agent:
         job, me, leader = (r.one() for r in result.ranges)
         self.post(words.Rereading(boottime(), True, result.revision, job, me, leader))
 
-    async def _submit(self, write: Write) -> None:
-        assert self._state is not None
-        inc = self._state.inc
+    async def _submit(self, write: Write, inc: Incarnation) -> None:
         result: TxnResult | None = None
         try:
             result = await self._store.txn(write.txn)
@@ -194,6 +198,14 @@ class Agent:
         except TransientError as error:
             self._grumble(f"a write did not reach the store ({write.reason}): {error}; trying again")
         self.post(words.Wrote(boottime(), write.kind, write.round, inc, result))
+
+    def _revoke_old(self, old: words.RevokeOld) -> None:
+        """Revoke the lease of an earlier agent of this machine, unless that agent is alive after all."""
+        if proc.alive(old.pid) and proc.start_ticks(old.pid) == old.start:
+            self._fail(f"another agent (pid {old.pid}) of this run is on this node under this name; stop it first")
+            return
+        self._grumble(f"revoking the old lease {old.inc:x}: {old.reason}")
+        self._spawn(self._revoke(old.inc))
 
     async def _revoke(self, inc: Incarnation) -> None:
         try:
@@ -227,8 +239,7 @@ class Agent:
 
     # --- watches and leading ------------------------------------------------------------------------------------------
     def _watch(self, revision: int) -> None:
-        for task in self._watching:
-            task.cancel()
+        self._stop_watching()
         self._watching = [
             asyncio.ensure_future(self._guarded(self._follow(self._keys.job, revision, words.JobSeen))),
             asyncio.ensure_future(self._guarded(self._follow(self._keys.leader, revision, words.LeaderSeen))),
@@ -239,15 +250,17 @@ class Agent:
     ) -> None:
         while True:
             try:
+                if not revision:
+                    found = await self._store.range(key)
+                    revision = found.revision + 1
+                    self.post(seen(boottime(), found.one()))
                 async with contextlib.aclosing(self._store.watch(key, None, revision)) as watch:
                     async for batch in watch:
                         for event in batch.events:
                             revision = event.revision + 1
                             self.post(seen(boottime(), event.kv))
             except Compacted:
-                found = await self._store.range(key)
-                revision = found.revision + 1
-                self.post(seen(boottime(), found.one()))
+                revision = 0
             except TransientError:
                 await asyncio.sleep(AGAIN_S)
 
@@ -270,14 +283,27 @@ class Agent:
         try:
             await work
         except (BadRecord, PermanentError) as error:
-            self._fail(REFUSED, f"the store refuses: {error}")
+            self._fail(f"the store refuses: {error}")
         except Exception as error:
             if not self._exit.done():
                 self._exit.set_exception(error)
 
-    def _fail(self, code: int, sentence: str) -> None:
+    def _fail(self, sentence: str) -> None:
+        """End in words. An agent that had ranks cannot know the job's outcome; one that had none could not join."""
         if not self._exit.done():
-            self._exit.set_result(words.Exit(code, sentence, True))
+            self._exit.set_result(words.Exit(UNKNOWN if self.state.round else NO_STORE, sentence, True))
+
+    def _stop_watching(self) -> None:
+        for task in self._watching:
+            task.cancel()
+        self._watching = []
+
+    def _stop_following(self) -> None:
+        """Let go of what belongs to a lost lease: watches must not feed an old view to a new incarnation."""
+        self._stop_watching()
+        if self._leading is not None:
+            self._leading.cancel()
+            self._leading = None
 
     async def _stop_tasks(self, tasks: list[asyncio.Task[None]]) -> None:
         for task in tasks:

@@ -34,7 +34,7 @@ from .loop import Agent, Surroundings
 from .node_lock import NodeBusy, NodeLock, NodeLockError
 from .node_state import Settings
 from .notes import Notes
-from .ports import AddressError, reachable_address
+from .ports import AddressError, literal, reachable_address
 from .reentry import Entrance
 from .seat import Seat
 from .spec import Backend, JobSpec
@@ -90,8 +90,11 @@ class _Host:
             run_dir = await self._files.run(run_directory, spec.log_dir, spec.run_id)
             address = _address(spec)
             node, tag, lock = await _take_name(spec, machine)
-        except (RunDirectoryError, TimeoutError) as error:
+        except RunDirectoryError as error:
             return self._complain(str(error), USAGE)
+        except TimeoutError:
+            where = spec.log_dir or "the temporary directory"
+            return self._complain(f"no answer from the file system of {where}; give another --log-dir", UNHEALTHY)
         except AddressError as error:
             return self._complain(str(error), REFUSED)
         except NodeLockError as error:
@@ -127,6 +130,7 @@ class _Host:
         try:
             end = await agent.run()
             survivors = await agent.crew.link.stop()
+            await agent.release(end.revoke and not survivors)
             await self._console().drain()
             await self._keep_last(agent, chronicle, log)
         finally:
@@ -202,7 +206,7 @@ def _listen(agent: Agent) -> None:
 
 def _address(spec: JobSpec) -> str:
     if spec.backend is Backend.MEMORY:
-        return spec.local_addr or "127.0.0.1"
+        return literal(spec.local_addr) if spec.local_addr else "127.0.0.1"
     host, port = spec.endpoints[0]
     return reachable_address(host, port, spec.local_addr)
 

@@ -101,8 +101,10 @@ def _ladder(s: NodeState, at: float, out: list[Action]) -> NodeState:
 def _leave(s: NodeState, at: float, out: list[Action]) -> NodeState:
     if s.leaving is None or s.ranks is not Ranks.NONE:
         return s
-    member = _member(s) and s.job is not None and not s.finished
-    if at < s.leave_by and s.joined and (member or Kind.STOP.value in s.pending or s.words or _undescribed(s)):
+    over = s.finished and s.job is not None and s.round == s.job.job.round
+    unsaid = s.words or _undescribed(s) or (s.finished and not s.recorded)
+    stop = (_member(s) and not over) or Kind.STOP.value in s.pending
+    if at < s.leave_by and s.joined and (stop or unsaid):
         out.append(Wake(s.leave_by, "leaving"))
         return s  # first S(n), then this
     out.append(Exit(128 + s.leaving.signal if s.leaving.signal else 0, "this node was asked to leave", True))

@@ -18,6 +18,7 @@ from . import proc
 from .linux import boottime
 
 _DYING_S = 1.0  # what was killed a moment ago is still alive for one
+LOCKS = Path("/tmp")  # noqa: S108 - the one place all starts on a node share; owner and mode are checked
 _LOOK_EVERY_S = 0.02  # flock has no event to wait for; only while an old guardian finishes
 
 
@@ -43,6 +44,7 @@ class NodeLock:
 
     run_id: str
     node: str
+    base: Path = LOCKS
 
     @property
     def tag(self) -> str:
@@ -51,8 +53,11 @@ class NodeLock:
 
     async def acquire(self, bound_s: float = 40.0) -> int:
         """Return the lock's file; waits while an old guardian finishes. NodeLockError says why it cannot be had."""
-        path = lock_folder() / f"{self.tag}.lock"
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        path = lock_folder(self.base) / f"{self.tag}.lock"
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise LockFolderUnsafe(f"the lock {path} cannot be opened: {error.strerror}. Remove it.") from error
         try:
             await self._wait(fd, path, boottime() + _DYING_S, boottime() + bound_s)
         except BaseException:
@@ -89,11 +94,13 @@ def _try_lock(fd: int) -> bool:
     return True
 
 
-def lock_folder() -> Path:
-    """Make, check and return the folder of this user's locks: $XDG_RUNTIME_DIR/remuster, else /tmp/remuster-<uid>."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    inside = bool(runtime) and os.path.isdir(runtime) and os.access(runtime, os.W_OK)
-    folder = Path(runtime, "remuster") if inside else Path("/tmp", f"remuster-{os.getuid()}")  # noqa: S108  (checked)
+def lock_folder(base: Path) -> Path:
+    """Make, check and return this user's folder for locks below ``base``.
+
+    It must not depend on the environment: of two starts on one node with different ones, the second would not see the
+    first, and would take its ranks for strays.
+    """
+    folder = base / f"remuster-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700)
     except FileExistsError:
@@ -101,6 +108,10 @@ def lock_folder() -> Path:
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
             raise LockFolderUnsafe(
                 f"{folder} must be a folder of user {os.getuid()} with mode 0700; it is mode "
-                f"{stat.filemode(found.st_mode)} of user {found.st_uid}. Remove it, or set XDG_RUNTIME_DIR."
+                f"{stat.filemode(found.st_mode)} of user {found.st_uid}. Remove it."
             ) from None
+    except OSError as error:
+        raise LockFolderUnsafe(
+            f"the lock folder {folder} cannot be made: {error.strerror}. Make room for it."
+        ) from error
     return folder

@@ -85,7 +85,8 @@ def take(s: NodeState, event: Event) -> tuple[NodeState, tuple[Action, ...]]:
             facts = s.facts if s.ranks is Ranks.NONE else (*s.facts, left)
             return replace(s, leaving=left, leave_by=by, facts=facts), ()
         case Collected(round=n, words=words):
-            return (replace(_done(s, "collect"), words=words) if n == s.round else _done(s, "collect")), ()
+            wanted = n == s.round and "collect" in s.pending  # not what an earlier incarnation had asked for
+            return (replace(_done(s, "collect"), words=words) if wanted else _done(s, "collect")), ()
         case Tick():
             return s, ()
         case _:
@@ -104,7 +105,7 @@ def _ranks(
             return replace(s, reported=False), ()
         case Refused(reason=reason):
             # Some may have been forked before the deadline passed: only a kill proves that none lives.
-            s = _break(replace(s, ranks=Ranks.DYING, stopped=True, alive=frozenset()), "fenced", Fault(reason))
+            s = _break(replace(s, ranks=Ranks.DYING, stopped=True, alive=frozenset()), "failed", Fault(reason))
             return s, (Kill(s.round, reason),)
         case StartFailed(local_rank=local, errno=errno, program=program):
             s = replace(s, alive=s.alive - {local})
@@ -128,8 +129,9 @@ def _ranks(
             s = replace(s, ranks=Ranks.NONE, alive=frozenset(), kill_at=0.0)
             return (s if s.finished else _break(s, "fenced", Fenced(since))), acknowledge
         case GuardianLost():
-            s = replace(s, ranks=Ranks.NONE, alive=frozenset(), kill_at=0.0)
-            return (s if s.finished else _break(s, "guardian", GuardianDied(since))), ()
+            s = replace(s, ranks=Ranks.DYING, stopped=True, alive=frozenset(), kill_at=0.0)
+            s = s if s.finished else _break(s, "guardian", GuardianDied(since))
+            return s, (Kill(s.round, "its guardian died: no start of this round may still be on its way"),)
 
 
 def _rank(s: NodeState, local: int) -> int:
@@ -197,6 +199,8 @@ def _reread(s: NodeState, event: Rereading) -> tuple[NodeState, tuple[Action, ..
     if "reread" not in s.pending:
         return s, ()  # asked by an earlier incarnation, or answered already: it must not join twice, or without a lease
     s = _done(s, "reread")
+    if not s.inc:
+        return s, ()
     if not event.found:
         return _later(s, event.at), ()
     if event.node is not None and event.node.lease == s.inc != 0:
@@ -215,7 +219,9 @@ def _enter(s: NodeState, event: Rereading) -> tuple[NodeState, tuple[Action, ...
     if event.node is not None:
         holder = decode_node(event.node.value)
         if holder.machine == cfg.record.machine:  # same machine: its strays are swept, its lock is ours
-            return _later(s, event.at), (RevokeOld(holder.inc, "an earlier agent of this node is dead"),)
+            lease = Incarnation(event.node.lease)  # the store's word: what is written in the value may be anybody's
+            old = RevokeOld(lease, holder.pid, holder.start, "an earlier agent of this node is dead")
+            return _later(s, event.at), (old,)
         if event.at + AGAIN_S >= s.out_since + cfg.patience_s:  # there is no time for another look
             return replace(s, exiting=True), (
                 Exit(

@@ -190,6 +190,8 @@ class RevokeOld(NamedTuple):
     """Revoke the lease of an earlier agent of this same machine, which is dead and swept."""
 
     inc: Incarnation
+    pid: int
+    start: str
     reason: str
 
 

@@ -60,7 +60,7 @@ def reachable_address(host: str, port: int | None, local_addr: str | None = None
     Never a name, and never a loopback address unless the endpoint was given as one. Blocks while ``host`` is looked up.
     """
     if local_addr:
-        return _literal(local_addr)
+        return literal(local_addr)
     loopback = _is_loopback(host)
     found = [a for a in _sources(host, port or 9) if loopback or not _only_here(a)]
     if not found:  # the endpoint is this node, under a name that its hosts file maps to 127.x: take the default route
@@ -73,7 +73,7 @@ def reachable_address(host: str, port: int | None, local_addr: str | None = None
     return found[0]
 
 
-def _literal(local_addr: str) -> str:
+def literal(local_addr: str) -> str:
     try:
         return str(ipaddress.ip_address(local_addr))
     except ValueError:

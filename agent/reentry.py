@@ -6,6 +6,7 @@ The answer is written into the store with the close of the round, so every rank 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
@@ -33,7 +34,7 @@ class Entrance:
         """Choose where a round re-enters; a hook that fails ends the job, in words."""
         spec = self.spec
         if spec.resume_hook is None and spec.checkpoint_dir is None:
-            return Resumed(boottime(), ask.round, ResumePoint())
+            return Resumed(boottime(), ask.round, ResumePoint(), wall=time.time())
         from .hook import BuiltIn, Care, Hook, HookError, HookRequest, find_resume_point, parse_hook
 
         care = Care(FileThread("hook"), HOOK_S, self.spare, self.say)
@@ -54,12 +55,15 @@ class Entrance:
             care.files.close()
         for name, reason in result.refused:
             self.say(f"checkpoint {name} is passed over: {reason}")
-        return Resumed(boottime(), ask.round, result.point, result.refused)
+        return Resumed(boottime(), ask.round, result.point, result.refused, wall=time.time())
 
 
 def entry(raw: bytes) -> dict[str, object]:
-    """Parse a round's history entry as its close wrote it."""
-    value: object = json.loads(raw)
+    """Parse a round's history entry as its close wrote it; empty when it is none."""
+    try:
+        value: object = json.loads(raw)
+    except (ValueError, RecursionError):
+        return {}
     return cast("dict[str, object]", value) if isinstance(value, dict) else {}
 
 

@@ -24,12 +24,6 @@ class Backend(str, Enum):
     MEMORY = "memory"  # one node, no server
 
 
-class OnStoreLoss(str, Enum):
-    """What a node does when it cannot renew its lease in time."""
-
-    FENCE = "fence"
-
-
 @dataclass(frozen=True, slots=True)
 class StoreAccess:
     """How to be let in: TLS and password files, by path; nothing secret is held in a value that may be printed."""
@@ -60,7 +54,6 @@ class JobSpec:
     python: str = sys.executable  # the ranks' interpreter; PYTHON_EXEC overrides it, as in torchrun
     role: str = "default"
 
-    standalone: bool = False
     backend: Backend = Backend.MEMORY
     endpoints: tuple[tuple[str, int], ...] = ()
     store: StoreAccess = field(default_factory=StoreAccess)
@@ -68,7 +61,6 @@ class JobSpec:
     launch_id: str = ""  # tells one launch of a run id from the next; empty: not known
     fresh: bool = False
     local_addr: str | None = None
-    on_store_loss: OnStoreLoss = OnStoreLoss.FENCE
 
     lease_ttl_s: int = 15
     kill_bound_s: float = 3.0  # from SIGKILL to reaped, GPU memory torn down

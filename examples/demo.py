@@ -186,7 +186,7 @@ def story(nodes: list[Node], baseline: Path, run: Path, checkpoints: Path) -> in
         members = ", ".join(f"{m['node']} (ranks {m['ranks']})" for m in record["members"])
         start = f"resumed from step {record['resume']['step']}" if record["resume"] else "started from nothing"
         print(f"  attempt {record['attempt']}: {record['state']:9} {start}; {members}; {record['verdict']['class']}")
-    left = [p for p in psutil.process_iter() if str(DIGITS / "train.py") in " ".join(cmdline(p))]
+    left = [p for p in psutil.process_iter() if str(run) in cmdline(p)]
     print(f"  processes left: {len(left)}; published steps: {len(list(checkpoints.glob('step-*')))}")
     print("\n4. the proof")
     check = subprocess.run([sys.executable, str(DIGITS / "check.py"), str(baseline), str(run)], check=False)

@@ -17,6 +17,7 @@ from .evidence import ErrorFile, Fact, Fault, Fenced, GuardianDied, Left, RankEx
 
 SCHEMA = 1
 MAX_BYTES = 64 << 10
+MAX_NUMBER = 10**11  # beyond any pid, status or second; the clock's functions take no more
 SHORT = 512  # what a message keeps when space is really short
 
 _KINDS: dict[str, type[Fact]] = {
@@ -169,7 +170,7 @@ def _wrong(name: str, value: object) -> BadEvidence:
 
 def _int(item: Mapping[str, object], name: str) -> int:
     value = item.get(name)
-    if not isinstance(value, int) or isinstance(value, bool):
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > MAX_NUMBER:
         raise _wrong(name, value)
     return value
 

@@ -59,7 +59,6 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
             no_python=no_python,
             python=python,
             role=_text(given, "role", "default"),
-            standalone=alone,
             backend=backend,
             endpoints=endpoints,
             store=_access(given, conf),

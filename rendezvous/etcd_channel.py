@@ -155,6 +155,8 @@ class Links:
         self._connecting: asyncio.Task[None] | None = None
         self._login = asyncio.Lock()
         self._failures = 0  # in a row, without an answer in between
+        self._refusals = 0  # by members that say that they will never serve us
+        self._served = False  # some member has: a refusal then is that member's trouble, not ours
         self._why = "not tried yet"
         self._open: dict[Link, asyncio.Task[None] | None] = {}  # with the task that closes it, if it was dropped
 
@@ -220,15 +222,17 @@ class Links:
         try:
             link.version = wire.status_reply(await link.call(wire.STATUS, b"", self.config.call_timeout_s))
         except CallFailed as failed:
-            if failed.remedy is Remedy.REFUSE:
-                self.drop(link, str(failed))
-                raise PermanentError(failed.refusal) from failed
             self.drop(link, str(failed))
+            if failed.remedy is Remedy.REFUSE:
+                self._refusals += 1
+                if not self._served and self._refusals >= len(self.config.endpoints):
+                    raise PermanentError(failed.refusal) from failed
             return
         except asyncio.CancelledError:
             self.drop(link, "client closed")
             raise
         self._link = link
+        self._served = True
 
     def _connected(self, task: asyncio.Task[None]) -> None:
         self._connecting = None

@@ -8,11 +8,12 @@ from .records import Incarnation, NodeId, Round
 from .store import prefix_end
 
 ROOT = "/remuster/"
+RECORDS = "~attempts/"  # sorts behind all other names of a run
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys of run ``run_id`` under ``root``. A slash in a run id or node name would leave its folder: refused."""
+    """The keys of run ``run_id`` under ``root``. A slash in a run id would leave its folder: refused."""
 
     run_id: str
     root: str = ROOT
@@ -27,7 +28,8 @@ class Keys:
 
     @property
     def end(self) -> str:
-        return prefix_end(self.prefix)
+        """The end of the range that the leader reads: everything but the attempt records, which only grow."""
+        return self.prefix + RECORDS
 
     @property
     def job(self) -> str:
@@ -53,7 +55,7 @@ class Keys:
 
     def attempt(self, n: Round) -> str:
         """The attempt record of round ``n``, mirrored from the run directory; kept."""
-        return f"{self.prefix}attempts/{n:010d}"
+        return f"{self.prefix}{RECORDS}{n:010d}"
 
     def report(self, kind: str, n: Round, node: NodeId, inc: Incarnation) -> str:
         """A node's durable word about round ``n``; ``kind`` is evidence, started or finished."""

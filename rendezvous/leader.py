@@ -3,7 +3,7 @@
 The leader compares what stands in the store with what the phase asks for, on every change and on its first look, and
 keeps nothing that a successor would miss (only how long it has waited). Every decision is one transaction guarded by
 its own lease, its token and the revision of ``job`` that it acted on; while one is under way no other is made.
-``agent/loop.py`` carries out the actions; the simulator does so in virtual time.
+``agent/leading.py`` carries out the actions; the simulator does so in virtual time.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from .writes import Charge, Kind, Own, Seen, Write
 
 TOO_FEW = 75  # DESIGN §9: too few nodes, worth a requeue
 NEVER_FORMED = 69  # the group could not be formed
+NO_ROSTER_S = 60.0  # between two looks at a run whose roster is missing
 AGAIN_S = 0.2  # pause before a write of unknown outcome is tried again
 
 
@@ -67,6 +68,7 @@ class Resumed(NamedTuple):
     point: ResumePoint
     refused: tuple[tuple[str, str], ...] = ()
     outcome: Outcome | None = None
+    wall: float = 0.0  # wall clock at the choice, for people
 
 
 class Wrote(NamedTuple):
@@ -165,7 +167,7 @@ def resumed_bytes(resumed: Resumed) -> bytes:
     point = resumed.point
     refused = [list(pair) for pair in resumed.refused[:32]]
     entry = {"path": point.path, "step": point.step, "format": point.format, "verified": point.verified}
-    return json.dumps({**entry, "refused": refused}).encode()
+    return json.dumps({**entry, "refused": refused, "wall": resumed.wall}).encode()
 
 
 def step(s: Leader, event: Event) -> tuple[Leader, tuple[Action, ...]]:
@@ -260,11 +262,17 @@ def _conclude(
     return replace(s, asked=("judge", n)), (ask,)
 
 
+def _no_roster(n: Round, formed: Round, at: float) -> Wake:
+    """Whose ranks must be dead is not known, so nothing may be started: somebody has written in our keys."""
+    why = f"round {n}: the roster of round {formed} is not in the store; start again under another run id"
+    return Wake(at + NO_ROSTER_S, why)
+
+
 def _running(s: Leader, seen: Seen, at: float) -> tuple[Leader, tuple[Action, ...]]:
     n = seen.job.round
     roster = s.view.roster(n)
     if roster is None:
-        return s, ()
+        return s, (_no_roster(n, n, at),)
     if s.stamps.started is None and set(s.view.reports("started", n)) >= {m.who for m in roster.members}:
         s = replace(s, stamps=replace(s.stamps, started=at))
     finished: set[Who] = set(s.view.reports("finished", n))
@@ -285,7 +293,7 @@ def _stopping(s: Leader, seen: Seen, at: float) -> tuple[Leader, tuple[Action, .
     n = seen.job.round
     roster = s.view.roster(n)
     if roster is None:
-        return s, ()
+        return s, (_no_roster(n, n, at),)
     nodes = s.view.nodes()
     gone = set(_absent(s, roster))
     slow = [m.node for m in roster.members if m.node not in gone and nodes[m.node].record.ready <= n]
@@ -310,6 +318,8 @@ def _forming(s: Leader, seen: Seen, at: float) -> tuple[Leader, tuple[Action, ..
     n = job.round
     nodes = s.view.nodes()
     last = s.view.roster(job.formed) if job.formed else None
+    if job.formed and last is None:
+        return s, (_no_roster(n, job.formed, at),)
     if last is not None:
         gone = set(_absent(s, last))
         alive = [m.node for m in last.members if m.node not in gone and nodes[m.node].record.ready < n]

@@ -10,6 +10,11 @@ from dataclasses import dataclass, replace
 
 from .records import Job, Member, Outcome, Phase, Roster, Round
 
+_AGAIN = (
+    "to go on with this run id give all nodes the same new launch_id=NAME in --rdzv-conf (with --fresh for a new "
+    "budget), or choose another --rdzv-id"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Standing:
@@ -37,7 +42,7 @@ def standing(job: Job | None, fresh_job: Job, fresh: bool) -> Standing | Over:
         return Standing(Round(job.round + 1))
     outcome = job.outcome or Outcome(0, "the job is done")
     if job.launch == fresh_job.launch:
-        return Over(outcome, f"this launch has already ended: {outcome.sentence}")
+        return Over(outcome, f"this launch has already ended: {outcome.sentence}; {_AGAIN}")
     if job.phase is Phase.DONE and not fresh:
         return Over(outcome, "this run id is done; choose another --rdzv-id, or give --fresh to run it again")
     n = Round(job.round + 1)

@@ -5,10 +5,12 @@ Level, not edge: the leader compares what stands here, so a loss that happened b
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from .errors import BadRecord
 from .keys import Keys
 from .membership import Candidate
 from .records import Incarnation, Member, Node, NodeId, Roster, Round, decode_job, decode_node, decode_roster
@@ -83,7 +85,7 @@ class Snapshot:
         """Return every node that holds a lease, by name."""
         start = self.keys.nodes
         return {
-            NodeId(key[len(start) :]): Standby(decode_node(kv.value), kv.create_revision)
+            NodeId(key[len(start) :]): Standby(_node(kv), kv.create_revision)
             for key, kv in self.tree.items()
             if key.startswith(start)
         }
@@ -95,14 +97,23 @@ class Snapshot:
         for key, kv in self.tree.items():
             if key.startswith(start):
                 node, _, inc = key[len(start) :].rpartition("@")
-                out[NodeId(node), Incarnation(int(inc, 16))] = Report(kv.value, kv.create_revision)
+                with contextlib.suppress(ValueError):  # no report of ours: whoever wrote it is passed over
+                    out[NodeId(node), Incarnation(int(inc, 16))] = Report(kv.value, kv.create_revision)
         return out
 
     def history(self) -> tuple[tuple[Round, bytes], ...]:
         """Return what each formed round resumed from, oldest first, as the bytes written at its close."""
         start = f"{self.keys.prefix}history/"
-        found = sorted((key, kv.value) for key, kv in self.tree.items() if key.startswith(start))
-        return tuple((Round(int(key[len(start) :])), value) for key, value in found)
+        found = sorted((key[len(start) :], kv.value) for key, kv in self.tree.items() if key.startswith(start))
+        return tuple((Round(int(name)), value) for name, value in found if name.isascii() and name.isdigit())
+
+
+def _node(kv: KeyValue) -> Node:
+    """Read a node's record. One that cannot be read is there, as its lease says, and never ready: it is waited for."""
+    try:
+        return decode_node(kv.value)
+    except BadRecord:
+        return Node(Incarnation(kv.lease), "", "", "", 0, Round(0))
 
 
 def candidates(nodes: Mapping[NodeId, Standby], n: Round) -> tuple[Candidate, ...]:

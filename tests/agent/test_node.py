@@ -246,9 +246,9 @@ def test_the_grace_ends_in_a_kill_however_the_alarm_rang_before() -> None:
     ("event", "cause", "fact", "first"),
     [
         (words.FencedHere(110.0, Round(3), INC), "fenced", Fenced(10.0), "acknowledgefence"),
-        (words.GuardianLost(110.0, Round(3)), "guardian", GuardianDied(10.0), "collect"),
+        (words.GuardianLost(110.0, Round(3)), "guardian", GuardianDied(10.0), "kill"),
         (words.StartFailed(110.0, Round(3), 1, 2, "train"), "failed", StartError(1, 1, 2, "train"), "terminate"),
-        (words.Refused(110.0, Round(3), "too late"), "fenced", Fault("too late"), "kill"),
+        (words.Refused(110.0, Round(3), "too late"), "failed", Fault("too late"), "kill"),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -282,7 +282,7 @@ def test_ranks_of_a_round_that_is_over_are_stopped(job: Job) -> None:
 
 
 def test_ready_is_not_said_before_the_proof_and_never_falls() -> None:
-    state, out = run(in_round(), words.JobSeen(110.0, kv(STOPPING, 11)), words.Exited(110.5, Round(3), 0, -15, 1))
+    _, out = run(in_round(), words.JobSeen(110.0, kv(STOPPING, 11)), words.Exited(110.5, Round(3), 0, -15, 1))
     assert not [a for a in out if isinstance(a, words.Submit)]
     _, out = run(joined(STOPPING, ready=Round(5)), words.Tick(1.0))
     assert out == []
@@ -311,6 +311,13 @@ def test_a_fence_without_ranks_is_acknowledged() -> None:
 def test_a_report_that_is_held_off_means_that_the_lease_is_gone(kind: Kind) -> None:
     state, out = run(joined(FORMING), words.Wrote(1.0, kind, Round(3), INC, TxnResult(False, 20)))
     assert (state.inc, said(out)) == (0, ["grant"])
+
+
+def test_what_an_earlier_incarnation_collected_is_not_told_by_the_next() -> None:
+    state, out = run(in_round(), words.FencedHere(110.0, Round(3), INC), words.LeaseLost(110.1))
+    assert "collect" in said(out)
+    state, out = run(state, words.Collected(110.2, Round(3), b"words"))
+    assert (state.words, out) == (b"", [])
 
 
 # --- writes whose outcome is not known ------------------------------------------------------------------------------

@@ -8,88 +8,30 @@ is known about them comes from /proc, the run directory and the store. Not a tes
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+from command.processes import MARK, PATIENCE_S, alive, boottime, children, environ, marked, read, signal_all, until
 from etcd_server import EtcdServer
 
 from remuster.agent.cgroup import of_tag
 from remuster.agent.node_lock import NodeLock
+from remuster.rendezvous.keys import Keys
+from remuster.rendezvous.records import Round
 from remuster.rendezvous.store import prefix_end
 
-T = TypeVar("T")
 HERE = Path(__file__).parent
 STEADY = HERE / "steady.py"
 COMMAND = Path(sys.executable).with_name("remuster")
-MARK = "COMMAND_TEST_MARK"
-PATIENCE_S = 30.0
 LEFT_S = 2.0  # until what a killed keeper left behind is gone: its agent and guardian see it and sweep
 FOREIGN = ("PET_", "REMUSTER_", "TORCHELASTIC_", "SLURM_", "OMP_", "MASTER_", "LOGLEVEL", "PYTHON_EXEC")
-
-
-def until(condition: Callable[[], T], what: str, timeout_s: float = PATIENCE_S, show: Callable[[], str] = str) -> T:
-    """Wait until ``condition()`` is true and return what it said; fail with ``what``, and ``show()`` for people."""
-    end = time.monotonic() + timeout_s
-    while not (found := condition()):
-        in_time = time.monotonic() < end
-        assert in_time, f"timed out after {timeout_s:g} s: {what}\n{show()}"
-        time.sleep(0.01)
-    return found
-
-
-def boottime() -> float:
-    """Return seconds on the clock that the product counts leases with."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def alive(pid: int) -> bool:
-    """Tell whether a process runs, sleeps or is stopped: a zombie is dead."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def _read(pid: int, name: str) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/{name}").read_bytes()
-    except OSError:
-        return b""
-
-
-def _environ(pid: int) -> dict[str, str]:
-    pairs = (os.fsdecode(item).partition("=") for item in _read(pid, "environ").split(b"\0") if item)
-    return {name: value for name, _, value in pairs}
-
-
-def _children(pid: int) -> list[int]:
-    return [int(child) for child in _read(pid, f"task/{pid}/children").split()]
-
-
-def marked(mark: str) -> dict[int, str]:
-    """Return the living processes that carry ``mark`` in their environment, with their command lines."""
-    token = f"{MARK}={mark}".encode()
-    found = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit() and token in _read(int(name), "environ") and alive(int(name)):
-            found[int(name)] = os.fsdecode(_read(int(name), "cmdline").replace(b"\0", b" ").strip())
-    return found
-
-
-def signal_all(pids: Iterable[int], signum: int = signal.SIGKILL) -> None:
-    """Send a signal to those that are still there."""
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signum)
 
 
 class Node:
@@ -130,21 +72,21 @@ class Node:
     @property
     def agent(self) -> int:
         """The agent's pid: the child of the keeper that is still the keeper's own program; 0 when there is none."""
-        mine = _read(self.keeper, "cmdline")
-        return next((pid for pid in _children(self.keeper) if mine and _read(pid, "cmdline") == mine), 0)
+        mine = read(self.keeper, "cmdline")
+        return next((pid for pid in children(self.keeper) if mine and read(pid, "cmdline") == mine), 0)
 
     @property
     def guardian(self) -> int:
         """The guardian's pid, once it has its own name; 0 when there is none."""
-        kids = _children(self.agent)
-        return next((pid for pid in kids if _read(pid, "comm") == b"rank-guardian\n" and alive(pid)), 0)
+        kids = children(self.agent)
+        return next((pid for pid in kids if read(pid, "comm") == b"rank-guardian\n" and alive(pid)), 0)
 
     def ranks(self) -> dict[int, int]:
         """Return the pids of this node's ranks by global rank."""
         guardian = self.guardian
         found = {}
-        for pid in _children(guardian) if guardian else ():
-            rank = _environ(pid).get("RANK")
+        for pid in children(guardian) if guardian else ():
+            rank = environ(pid).get("RANK")
             if rank is not None and alive(pid):
                 found[int(rank)] = pid
         return found
@@ -162,6 +104,7 @@ class Node:
     def power_off(self) -> None:
         """Kill all its processes, as when the machine loses its power."""
         while pids := self.pids():
+            signal_all(pids, signal.SIGSTOP)  # nobody sees the others die
             signal_all(pids)
         self.process.wait(PATIENCE_S)
 
@@ -318,6 +261,14 @@ class Cluster(Place):
         """Start a node with two ranks that stand until they are told to end."""
         return self.start(number, "--nproc-per-node", "2", *args, STEADY, self.desk, conf=conf)
 
+    def wait_round(self, n: int, world: int, timeout_s: float = PATIENCE_S) -> dict[int, dict[str, Any]]:
+        """Wait also until the store knows that all have started: what ends before that is not charged."""
+        said = super().wait_round(n, world, timeout_s)
+        nodes = {one["REMUSTER_NODE"] for one in said.values()}
+        start = f"started/{n:010d}/"
+        until(lambda: len([k for k in self.tree() if k.startswith(start)]) == len(nodes), "started", show=self.say)
+        return said
+
     # --- the store ----------------------------------------------------------------------------------------------------
     @property
     def prefix(self) -> str:
@@ -329,6 +280,18 @@ class Cluster(Place):
         found = self.etcd.post("kv/range", {"key": start, "range_end": end}).get("kvs", [])
         pairs = ((base64.b64decode(kv["key"]).decode(), base64.b64decode(kv.get("value", ""))) for kv in found)
         return {key.removeprefix(self.prefix): value for key, value in pairs}
+
+    def records(self) -> dict[int, dict[str, Any]]:
+        """Return the attempt records in the store, by round."""
+        return {
+            int(key[-10:]): json.loads(raw)
+            for key, raw in self.tree().items()
+            if self.prefix + key == self._record(key)
+        }
+
+    def _record(self, key: str) -> str:
+        """Return the record's key of the round that ``key`` ends with, whatever ``key`` is about."""
+        return Keys(self.run_id).attempt(Round(int(key[-10:]))) if key[-10:].isdigit() else ""
 
     def job(self) -> dict[str, Any]:
         """Return the job record as it stands."""
@@ -353,12 +316,11 @@ class Cluster(Place):
 
     def leaked_keys(self) -> list[str]:
         """Return keys that a finished job must not have left."""
-        keep = ("job", "rounds/", "history/", "attempts/")
-        formed = self.job()["formed"]
+        roster = f"rounds/{self.job()['formed']:010d}"
         return [
             key
             for key in self.tree()
-            if not key.startswith(keep) or (key.startswith("rounds/") and int(key.removeprefix("rounds/")) != formed)
+            if key not in ("job", roster) and not key.startswith("history/") and self.prefix + key != self._record(key)
         ]
 
     def check_left(self) -> None:

@@ -7,7 +7,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from command.cluster import STEADY, Place, until
+from command.cluster import STEADY, Place
+from command.processes import until
 
 pytestmark = pytest.mark.process
 

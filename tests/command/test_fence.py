@@ -6,7 +6,8 @@ import os
 import signal
 
 import pytest
-from command.cluster import Cluster, alive, boottime, until
+from command.cluster import Cluster
+from command.processes import alive, boottime, until
 
 pytestmark = pytest.mark.process
 

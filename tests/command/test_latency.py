@@ -10,8 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command.cluster import Cluster, Node, boottime, until
+from command.cluster import Cluster, Node
 from command.figures import FIGURE
+from command.processes import boottime, until
 
 pytestmark = pytest.mark.process
 

@@ -6,7 +6,8 @@ import os
 import signal
 
 import pytest
-from command.cluster import STEADY, Place, until
+from command.cluster import STEADY, Place
+from command.processes import until
 
 pytestmark = pytest.mark.process
 

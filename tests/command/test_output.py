@@ -7,7 +7,8 @@ import os
 import sys
 
 import pytest
-from command.cluster import Place, until
+from command.cluster import Place
+from command.processes import until
 
 pytestmark = pytest.mark.process
 

@@ -8,7 +8,8 @@ import os
 import signal
 
 import pytest
-from command.cluster import Cluster, Node, until
+from command.cluster import Cluster, Node
+from command.processes import until
 
 pytestmark = pytest.mark.process
 
@@ -95,8 +96,8 @@ RECORD_FIELDS = {
 
 def _check_records(cluster: Cluster, living: list[Node]) -> None:
     """The same record stands in the store and in the run directory of every agent that saw the round end."""
-    stored = {key: json.loads(raw) for key, raw in cluster.tree().items() if key.startswith("attempts/")}
-    rounds = [stored[f"attempts/{n:010d}"] for n in (1, 2, 3, 4)]
+    stored = cluster.records()
+    rounds = [stored[n] for n in (1, 2, 3, 4)]
     assert [record["state"] for record in rounds] == ["recovered", "recovered", "recovered", "done"]
     assert [record["verdict"]["class"] for record in rounds] == ["killed_unknown", "node_lost", "node_lost", "success"]
     assert [record["charged_to"] for record in rounds] == ["unknown", "node", "node", None]
@@ -110,7 +111,7 @@ def _check_records(cluster: Cluster, living: list[Node]) -> None:
     for node in living:
         kept = {record["round"]: record for record in node.records()}
         assert kept, node.say()
-        assert all(stored[f"attempts/{n:010d}"] == record for n, record in kept.items())
+        assert all(stored[n] == record for n, record in kept.items())
 
 
 def _check_a_done_run_id(cluster: Cluster) -> None:

@@ -7,7 +7,6 @@ descriptor. Another order of kills: KILLS_SEED.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -19,8 +18,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from command.cluster import Cluster, Node, until
+from command.cluster import Cluster, Node
 from command.figures import FIGURE
+from command.processes import until
 from etcd_server import EtcdServer
 
 pytestmark = pytest.mark.process
@@ -128,8 +128,7 @@ def storm(cluster: Cluster, kills: int) -> str:
     assert lines[-1] == "final weights identical to the uninterrupted run: yes", done.stdout
     assert done.returncode == 0
     state = cluster.job()
-    records = [json.loads(raw) for key, raw in cluster.tree().items() if key.startswith("attempts/")]
-    assert {record["round"] for record in records} == set(range(1, state["round"] + 1))
+    assert set(cluster.records()) == set(range(1, state["round"] + 1))
     took = time.monotonic() - began
     who = ", ".join(f"{count} {kind}s" for kind, count in sorted(job.killed.items()))
     return f"{kills} kills ({who}), {state['round']} rounds, {took:.0f} s, weights identical"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from remuster.agent.spec import Backend, JobSpec, OnStoreLoss, SpecError, StoreAccess
+from remuster.agent.spec import Backend, JobSpec, SpecError, StoreAccess
 from remuster.launcher import cli
 from remuster.launcher.flags import FLAGS, LATER
 
@@ -54,9 +54,7 @@ def command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
 def test_a_plain_script_is_one_rank_without_a_server(command: Command) -> None:
     spec = command.spec("t.py --lr 3")
     made = spec.run_id
-    assert spec == JobSpec(
-        min_nodes=1, max_nodes=1, nproc=1, run_id=made, script="t.py", script_args=("--lr", "3"), standalone=True
-    )
+    assert spec == JobSpec(min_nodes=1, max_nodes=1, nproc=1, run_id=made, script="t.py", script_args=("--lr", "3"))
     assert spec.python == sys.executable
     assert command.stderr == f"remuster: run id {made}\nremuster: ranks run {sys.executable}\n"
     assert command.spec("t.py").run_id != made
@@ -97,7 +95,7 @@ def test_everything_given_arrives(command: Command) -> None:
         checkpoint_dir=command.folder / "ckpt",
         resume_hook="pkg.mod:choose",
     )
-    assert (spec.grace_s, spec.on_store_loss) == (30, OnStoreLoss.FENCE)
+    assert spec.grace_s == 30
     assert (command.folder / "ckpt").stat().st_mode & 0o777 == 0o700
 
 
@@ -117,7 +115,7 @@ SAMPLES = {
     "retry-budget": ("hardware=1", "node=2", lambda s: s.retry_budget, (("hardware", 1),), (("node", 2),)),
 }
 SWITCHES = {
-    "standalone": lambda s: s.standalone,
+    "standalone": lambda s: s.backend is Backend.MEMORY,
     "fresh": lambda s: s.fresh,
     "module": lambda s: s.module,
     "no-python": lambda s: s.no_python,
@@ -252,16 +250,16 @@ def test_names_of_runs_and_launches(command: Command) -> None:
 
 def test_standalone(command: Command) -> None:
     spec = command.spec("--standalone --nnodes 1:4 --rdzv-backend c10d --rdzv-endpoint h --rdzv-id kept t.py")
-    assert (spec.standalone, spec.backend, spec.endpoints) == (True, Backend.MEMORY, ())
+    assert (spec.backend, spec.endpoints) == (Backend.MEMORY, ())
     assert (spec.min_nodes, spec.max_nodes, spec.run_id) == (1, 1, "kept")
     assert "backend and endpoint given with it are not used" in command.stderr
-    assert command.spec("--rdzv-backend static --nnodes 1:1 t.py").standalone
+    assert command.spec("--rdzv-backend static --nnodes 1:1 t.py").backend is Backend.MEMORY
 
 
 def test_old_names_of_etcd(command: Command) -> None:
     for name in ("etcd-v2", "etcd-v3"):
         spec = command.spec(f"--rdzv-backend {name} t.py")
-        assert (spec.backend, spec.endpoints, spec.standalone) == (Backend.ETCD, (("localhost", 2379),), False)
+        assert (spec.backend, spec.endpoints) == (Backend.ETCD, (("localhost", 2379),))
         assert command.stderr.count(f"rendezvous backend {name} means etcd here") == 1
     command.spec("--rdzv-backend etcd t.py")
     assert "means etcd here" not in command.stderr

@@ -17,18 +17,19 @@ pytestmark = pytest.mark.process
 LOCK = NodeLock("run/with slash ✓", "node 1")
 
 
-@pytest.fixture(autouse=True)
-def runtime(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+@pytest.fixture
+def lock(tmp_path):
+    return NodeLock(LOCK.run_id, LOCK.node, tmp_path)
 
 
 @pytest.fixture
-def old_guardian(until, tmp_path):
+def old_guardian(until, lock):
     """The lock is held by a process whose agent is dead."""
     program = (
         "import asyncio, os, subprocess, sys\n"
+        "from pathlib import Path\n"
         "from remuster.agent.node_lock import NodeLock\n"
-        f"fd = asyncio.run(NodeLock({LOCK.run_id!r}, {LOCK.node!r}).acquire())\n"
+        f"fd = asyncio.run(NodeLock({lock.run_id!r}, {lock.node!r}, Path({str(lock.base)!r})).acquire())\n"
         "print(subprocess.Popen(['sleep', '60'], pass_fds=(fd,), stdout=2).pid)\n"
     )
     env = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
@@ -41,24 +42,24 @@ def old_guardian(until, tmp_path):
         return
 
 
-async def test_the_lock_is_had_once_and_again_when_it_is_closed():
-    fd = await LOCK.acquire()
+async def test_the_lock_is_had_once_and_again_when_it_is_closed(lock):
+    fd = await lock.acquire()
     with pytest.raises(NodeBusy, match=rf"another agent \(pid {os.getpid()}\) of run 'run/with slash"):
-        await LOCK.acquire()
-    other = await NodeLock(LOCK.run_id, "node 2").acquire()
+        await lock.acquire()
+    other = await NodeLock(lock.run_id, "node 2", lock.base).acquire()
     os.close(other)
     os.close(fd)
-    os.close(await LOCK.acquire())
-    assert [p.stat().st_mode & 0o777 for p in lock_folder().iterdir()] == [0o600] * 2
+    os.close(await lock.acquire())
+    assert [p.stat().st_mode & 0o777 for p in lock_folder(lock.base).iterdir()] == [0o600] * 2
 
 
-async def test_it_is_waited_for_while_an_old_guardian_finishes(old_guardian):
+async def test_it_is_waited_for_while_an_old_guardian_finishes(old_guardian, lock):
     began = time.monotonic()
     with pytest.raises(NodeNotEmpty, match="take this node out of service"):
-        await LOCK.acquire(bound_s=0.1)
+        await lock.acquire(bound_s=0.1)
     assert time.monotonic() - began < 5
     os.kill(old_guardian, signal.SIGKILL)
-    os.close(await LOCK.acquire(bound_s=10))
+    os.close(await lock.acquire(bound_s=10))
 
 
 async def test_an_agent_that_was_killed_does_not_hold_it_but_its_guardian_and_keeper_do(node, until):
@@ -113,7 +114,7 @@ async def test_a_second_guardian_holds_it_too(node):
 
 @pytest.mark.parametrize("how", ["open to others", "a link"])
 def test_a_folder_that_others_may_change_is_refused(how, tmp_path):
-    folder = tmp_path / "remuster"
+    folder = tmp_path / f"remuster-{os.getuid()}"
     if how == "a link":
         (tmp_path / "elsewhere").mkdir(mode=0o700)
         folder.symlink_to(tmp_path / "elsewhere")
@@ -121,7 +122,7 @@ def test_a_folder_that_others_may_change_is_refused(how, tmp_path):
         folder.mkdir()
         folder.chmod(0o755)
     with pytest.raises(LockFolderUnsafe, match="must be a folder of user"):
-        lock_folder()
+        lock_folder(tmp_path)
 
 
 def stray(run, node):

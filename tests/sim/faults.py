@@ -122,7 +122,9 @@ class Injector:
             self.bring(name, self.rng.random() * 6.0, fresh=fresh)
 
     def strike(self, kind: str) -> None:
-        """Let a fault of ``kind`` happen, if there is something to happen to."""
+        """Let a fault of ``kind`` happen, if there is something to happen to; else somebody starts the nodes again."""
+        if not self.fair and not self.coming and len(self.world.living()) < 2 and not self.world.truth.over:
+            self._start_again()
         if not self.fair and getattr(self, "_" + kind.replace(" ", "_"))():
             self.world.faults[kind] += 1
 
@@ -312,6 +314,10 @@ class Injector:
             self._mend(agent)
             self._thaw(agent)
         if not self.world.truth.over and self.rng.random() < 0.8:
-            for name in sorted(self.home):
-                if not any(a.alive and a.name == name for a in self.world.agents) and self.rng.random() < 0.9:
-                    self.bring(name, self.rng.random() * 3.0)
+            self._start_again()
+
+    def _start_again(self) -> None:
+        """Start most nodes that are down."""
+        for name in sorted(self.home):
+            if not any(a.alive and a.name == name for a in self.world.agents) and self.rng.random() < 0.9:
+                self.bring(name, self.rng.random() * 3.0)

@@ -244,7 +244,7 @@ class Truth:
         left = [r for r in self._living() if r.agent is agent]
         self.expect(not left, "4 nothing is left", f"{agent} exits while {left} live")
         if code == 0 and not agent.leaving:
-            seen = agent.node.job.job.launch if agent.node.job else agent.launch
+            seen = agent.node.job.job.launch if agent.node.job else agent.node.launch or agent.launch
             self.expect(seen in self.done, "4 done", f"{agent} exits 0, but launch {seen} is not done")
 
     def left_over(self, tree: Tree) -> None:

@@ -15,7 +15,7 @@ class Net:
     def __init__(self, world: World) -> None:
         self.world = world
         self.rng = world.rng
-        self.bad = self.rng.choice((0.0, 0.0, 0.02, 0.05, 0.1))  # how often a transaction meets a bad fate
+        self.bad = self.rng.choice((0.0, 0.02, 0.05, 0.1, 0.15))  # how often a transaction meets a bad fate
         self.slow = self.rng.choice((0.0, 0.02, 0.1))  # how often anything is slow
         self.exec_bad = self.rng.choice((0.0, 0.0, 0.05))
         self.doomed = ""  # what a story loses next of a transaction: "request" or "answer"

@@ -16,7 +16,7 @@ from remuster.rendezvous.records import Phase, Round, decode_job, encode
 from remuster.rendezvous.store import Delete, Field, KeyValue, Put, Range, WatchBatch
 from remuster.rendezvous.writes import Kind, Write
 
-from .rules import Actions, Rules, altered
+from .rules import Actions, Revoke, Rules, altered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,7 +99,7 @@ def _impatient(_agent: Agent, s: leader.Leader, event: Any) -> tuple[leader.Lead
     here = s.view.nodes()
     slow = [m.inc for m in last.members if m.node in here and here[m.node].record.inc == m.inc]
     slow = [inc for inc in slow if any(x.record.inc == inc and x.record.ready < seen.job.round for x in here.values())]
-    return s, (*actions, *(words.RevokeOld(inc, "does not answer") for inc in slow))
+    return s, (*actions, *(Revoke(inc) for inc in slow))
 
 
 # 6. Ranks that were fenced while the lease lived go unreported: the agent renews and believes that they run.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from remuster.agent import node
 from remuster.agent.fence import Fence
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from .agents import Agent
 
 Actions = tuple[Any, ...]
+
+
+class Revoke(NamedTuple):
+    """What no leader of the product may want: end the lease of another machine's agent."""
+
+    inc: int
 
 
 def altered(value: Any, /, **changes: Any) -> Any:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from remuster.agent.node_words import RevokeOld
 from remuster.rendezvous import leader
 from remuster.rendezvous.records import Memory, Outcome, ResumePoint
 from remuster.rendezvous.snapshot import Snapshot
 from remuster.rendezvous.store import Range
 from remuster.rendezvous.writes import Charge
 
+from .rules import Revoke
 from .store import Watching
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Seat:
             case leader.Depose():
                 world.stats["deposed"] += 1
                 agent.depose()
-            case RevokeOld(inc=inc):
+            case Revoke(inc=inc):
                 agent.call(lambda: world.store.revoke(inc), lambda _: None)
             case _:
                 raise AssertionError(f"the simulator does not know {action!r}")
