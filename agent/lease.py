@@ -8,7 +8,7 @@ which goes on while the machine is suspended.
 from __future__ import annotations
 
 import asyncio
-import secrets
+import os
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 
@@ -72,7 +72,7 @@ class Lease:
         ``guarded`` wraps the renewing task: should it fail, the agent must end and not live on without renewals.
         """
         self.stop()
-        inc = Incarnation(secrets.randbits(62) + 1)
+        inc = Incarnation((int.from_bytes(os.urandom(8), "big") >> 2) + 1)  # 62 bits: etcd takes a positive int64
         sent = boottime()
         await self._store.grant(self._timing.ttl_s, inc)
         self.inc = inc

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
+import os
 from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -161,7 +161,7 @@ class Agent:
 
     async def _grant(self) -> None:
         if self._lease.inc:  # lost: so have others, most likely, and not all need ask at the same instant
-            await asyncio.sleep(random.uniform(0, self._around.timing.keepalive_s))
+            await asyncio.sleep(self._around.timing.keepalive_s * os.urandom(1)[0] / 255)
         try:
             inc = await self._lease.grant(self._lost, self._guarded)
         except TransientError as error:

@@ -11,7 +11,6 @@ import gc
 import importlib
 import json
 import os
-import secrets
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -252,7 +251,7 @@ def _store(spec: JobSpec) -> Store:
     if access.cacert or access.cert:
         tls = Tls(*(None if path is None else str(path) for path in (access.cacert, access.cert, access.key)))
     password = access.password_file.read_text(encoding="utf-8").rstrip("\n") if access.password_file else ""
-    first = secrets.randbelow(len(spec.endpoints))  # or all agents of a job would sit on one member
+    first = int.from_bytes(os.urandom(2), "big") % len(spec.endpoints)  # or all agents of a job would sit on one member
     endpoints = tuple(Endpoint(host, port) for host, port in spec.endpoints[first:] + spec.endpoints[:first])
     call_s = min(CALL_S, Timing(spec.lease_ttl_s, spec.kill_bound_s).try_s)
     return EtcdStore(EtcdConfig(endpoints, tls, access.username, password, call_s))

@@ -168,7 +168,7 @@ def _member(s: NodeState) -> bool:
     """Tell whether this incarnation is a member of the running round in view."""
     if s.job is None or s.job.job.phase is not Phase.RUNNING or s.roster is None:
         return False
-    return s.roster.round == s.job.job.round and s.roster.index(s.settings.node, s.inc) is not None
+    return s.roster.round == s.job.job.round and s.roster.place(s.settings.node, s.inc) is not None
 
 
 def _stop(s: NodeState, at: float, out: list[Action]) -> NodeState:
@@ -211,7 +211,7 @@ def _enter_round(s: NodeState, at: float, out: list[Action]) -> NodeState:
         return replace(s, pending=s.pending | {"roster"})
     if not _member(s) or s.roster is None or s.leaving:
         return s
-    index = s.roster.index(s.settings.node, s.inc)
+    index = s.roster.place(s.settings.node, s.inc)
     assert index is not None
     if job.master:
         out.append(Start(n, s.roster, index, job))

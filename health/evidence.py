@@ -7,6 +7,7 @@ node and never those of two. Across nodes the order is the store's revision at w
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,7 @@ class RankExit:
     wall: int = 0  # the node's wall clock when it ended: shown, never compared across nodes
 
 
-@dataclass(frozen=True, slots=True)
-class StartError:
+class StartError(NamedTuple):
     """A rank could not be started: exec failed with ``errno`` (127 and 126 of a shell)."""
 
     rank: int
@@ -44,36 +44,31 @@ class StartError:
     program: str
 
 
-@dataclass(frozen=True, slots=True)
-class Fenced:
+class Fenced(NamedTuple):
     """The guardian killed this node's ranks because the lease might have been gone."""
 
     at_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class GuardianDied:
+class GuardianDied(NamedTuple):
     """The parent of the ranks was killed; its ranks died with it."""
 
     at_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(NamedTuple):
     """The node was asked to leave by ``signal`` (a number; 0 = by command)."""
 
     signal: int
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(NamedTuple):
     """The store had acknowledged this node's word that the round is over."""
 
     at_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(NamedTuple):
     """The agent could not do its part (no port, no log directory, …), in words."""
 
     what: str
@@ -91,8 +86,7 @@ class NodeEvidence:
     order: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class RoundEvidence:
+class RoundEvidence(NamedTuple):
     """Everything known about how a round ended: input of the verdict."""
 
     round: int

@@ -73,7 +73,8 @@ def _dump(facts: tuple[Fact, ...]) -> bytes:
 
 def _plain(value: Fact | ErrorFile) -> dict[str, object]:
     out: dict[str, object] = {}
-    for name in cast("tuple[str, ...]", type(value).__slots__):
+    names: tuple[str, ...] = getattr(value, "_fields", ()) or getattr(value, "__slots__", ())
+    for name in names:
         item: object = getattr(value, name)
         out[name] = _plain(item) if isinstance(item, ErrorFile) else item
     return out

@@ -7,7 +7,6 @@ differently: several nodes need a name for their run. Called by `cli`.
 from __future__ import annotations
 
 import os
-import secrets
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -172,7 +171,7 @@ def _run_id(given: Given, env: Environment, one_node: bool, notes: list[str]) ->
         return values.run_id("SLURM_JOB_ID", env.slurm_job_id)
     if not one_node:
         raise UsageError("several nodes need one name for their run; give --rdzv-id NAME, the same on all of them")
-    made = secrets.token_hex(6)
+    made = os.urandom(6).hex()
     notes.append(f"run id {made}")
     return made
 

@@ -327,7 +327,7 @@ def _forming(s: Leader, seen: Seen, at: float) -> tuple[Leader, tuple[Action, ..
             return s, (Wake(at + s.limits.gather_s, f"round {n}: waiting for {', '.join(alive)} to stop"),)
     again = job.round > job.first
     ready = candidates(nodes, n)
-    roster = replace(choose(last if again else None, ready, job.max_nodes), round=n)
+    roster = choose(last if again else None, ready, job.max_nodes)._replace(round=n)
     count = len(roster.members)
     if count < job.min_nodes:
         s = replace(s, enough_since=None)

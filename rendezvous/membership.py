@@ -6,7 +6,8 @@ slots of the one it replaces; growth beyond the last size takes anybody.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from .records import Job, Member, Outcome, Phase, Roster, Round
 
@@ -16,16 +17,14 @@ _AGAIN = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(NamedTuple):
     """How a joiner enters: the round it is ready for, and the job record it writes with its join, if any."""
 
     ready: Round
     new: Job | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Over:
+class Over(NamedTuple):
     """The run has ended and this launch may not begin it again."""
 
     outcome: Outcome
@@ -59,8 +58,7 @@ def standing(job: Job | None, fresh_job: Job, fresh: bool) -> Standing | Over:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A node that is ready for the round, with the revision at which it joined."""
 
     member: Member

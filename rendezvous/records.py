@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
-from typing import NewType, cast
+from typing import NamedTuple, NewType, cast
 
 from .errors import BadRecord
 
@@ -36,8 +36,7 @@ class Phase(str, Enum):
         return self in (Phase.DONE, Phase.FAILED)
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """One node of a round, by incarnation: a namesake or a later start of the same agent is somebody else."""
 
     node: NodeId
@@ -51,15 +50,14 @@ class Member:
         return (self.node, self.inc)
 
 
-@dataclass(frozen=True, slots=True)
-class Roster:
+class Roster(NamedTuple):
     """Members of a formed round in rank order, and the spares that stood by when it closed. Immutable."""
 
     round: Round
     members: tuple[Member, ...]
     spares: tuple[Member, ...] = ()
 
-    def index(self, node: NodeId, inc: Incarnation) -> int | None:
+    def place(self, node: NodeId, inc: Incarnation) -> int | None:
         """Return the group rank of this incarnation, or None when it is no member."""
         for i, m in enumerate(self.members):
             if m.who == (node, inc):
@@ -75,8 +73,7 @@ class Roster:
         return sum(m.slots for m in self.members)
 
 
-@dataclass(frozen=True, slots=True)
-class ResumePoint:
+class ResumePoint(NamedTuple):
     """Where all ranks of a round re-enter; ``path`` is empty when they start from nothing."""
 
     path: str = ""
@@ -86,8 +83,7 @@ class ResumePoint:
     env: tuple[tuple[str, str], ...] = ()  # extra environment from the hook (allow-listed names)
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(NamedTuple):
     """Why a round is being stopped, as known at that moment; the verdict follows."""
 
     kind: str  # failed | fenced | guardian | lost | leave
@@ -95,8 +91,7 @@ class Cause:
     inc: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """The end of a launch, and what every agent's command returns."""
 
     exit_code: int
@@ -106,8 +101,7 @@ class Outcome:
     rank: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(NamedTuple):
     """What judging the next failure needs to remember of the last ones. Small: it travels in ``job``."""
 
     fingerprint: str = ""  # of the last charged failure
@@ -166,10 +160,10 @@ def _plain(value: object) -> object:
         return value.value
     if isinstance(value, (str, int, float, bool)) or value is None:
         return value
-    if isinstance(value, (tuple, list)):
-        return [_plain(v) for v in cast("tuple[object, ...]", value)]
-    slots = cast("tuple[str, ...]", type(value).__slots__)  # type: ignore[attr-defined]
-    return {name: _plain(getattr(value, name)) for name in slots}
+    names: tuple[str, ...] = getattr(value, "_fields", ()) or getattr(type(value), "__slots__", ())
+    if names:  # a record in the record; it may be a tuple too
+        return {name: _plain(getattr(value, name)) for name in names}
+    return [_plain(v) for v in cast("tuple[object, ...]", value)]
 
 
 class _Reader:

@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import NamedTuple
 
 from .errors import BadRecord
 from .keys import Keys
@@ -21,16 +22,14 @@ REPORTS = ("evidence", "started", "finished")
 Who = tuple[NodeId, Incarnation]
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """One node's word about a round, and the revision at which it first arrived."""
 
     value: bytes
     order: int
 
 
-@dataclass(frozen=True, slots=True)
-class Standby:
+class Standby(NamedTuple):
     """A node's record as the leader sees it, with the revision of its join."""
 
     record: Node

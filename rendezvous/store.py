@@ -7,13 +7,11 @@ Both pass the same contract suite. The shell of the agent calls it; the machines
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
-@dataclass(frozen=True, slots=True)
-class KeyValue:
+class KeyValue(NamedTuple):
     """One key at one revision. ``lease`` is 0 when the key hangs on none."""
 
     key: str
@@ -23,8 +21,7 @@ class KeyValue:
     lease: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(NamedTuple):
     """Keys in ascending order as they stood at ``revision`` (the store's, not the newest key's)."""
 
     items: tuple[KeyValue, ...]
@@ -43,8 +40,7 @@ class Field(Enum):
     LEASE = "lease"
 
 
-@dataclass(frozen=True, slots=True)
-class Compare:
+class Compare(NamedTuple):
     """A guard: ``field`` of ``key`` equals ``value``."""
 
     key: str
@@ -52,23 +48,20 @@ class Compare:
     value: int
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(NamedTuple):
     key: str
     value: bytes
     lease: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(NamedTuple):
     """Delete ``key``; with ``end``, every key in [key, end)."""
 
     key: str
     end: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Get:
+class Get(NamedTuple):
     """Read ``key``; with ``end``, every key in [key, end)."""
 
     key: str
@@ -78,8 +71,7 @@ class Get:
 Op = Put | Delete | Get
 
 
-@dataclass(frozen=True, slots=True)
-class Txn:
+class Txn(NamedTuple):
     """If every guard holds, ``then`` is applied as one, else ``otherwise`` (reads only, by this project's use)."""
 
     guards: tuple[Compare, ...]
@@ -87,8 +79,7 @@ class Txn:
     otherwise: tuple[Get, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TxnResult:
+class TxnResult(NamedTuple):
     """``ranges`` holds one answer per Get of the branch that ran, in order."""
 
     succeeded: bool
@@ -96,8 +87,7 @@ class TxnResult:
     ranges: tuple[Range, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEvent:
+class WatchEvent(NamedTuple):
     """A key that was put (``kv``), or deleted (``kv`` is None) at ``revision``."""
 
     key: str
@@ -105,8 +95,7 @@ class WatchEvent:
     kv: KeyValue | None
 
 
-@dataclass(frozen=True, slots=True)
-class WatchBatch:
+class WatchBatch(NamedTuple):
     """All events of one or more whole revisions, in order; a revision is never split over two batches."""
 
     events: tuple[WatchEvent, ...]

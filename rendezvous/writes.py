@@ -7,8 +7,9 @@ of the project builds a transaction on these keys. Pure; called by the two machi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
+from typing import NamedTuple
 
 from .keys import Keys
 from .records import Cause, Incarnation, Job, Memory, Node, NodeId, Outcome, Phase, Roster, Round, encode
@@ -32,8 +33,7 @@ class Kind(Enum):
     FAIL = "fail"
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(NamedTuple):
     """A transaction with its row, the round it is about, and why it is made."""
 
     kind: Kind
@@ -42,16 +42,14 @@ class Write:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Own:
+class Own(NamedTuple):
     """Who writes: one incarnation of one node."""
 
     node: NodeId
     inc: Incarnation
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """The job record as read, and the revision at which it was written: what a decision acted on."""
 
     job: Job
@@ -130,8 +128,7 @@ def lost(keys: Keys, own: Own, token: int, seen: Seen, cause: Cause) -> Write:
     return _by_leader(keys, own, token, seen, new, (), Kind.STOP, f"round {n} is over: {cause.node} lost its lease")
 
 
-@dataclass(frozen=True, slots=True)
-class Charge:
+class Charge(NamedTuple):
     """What the verdict costs: written with the transition or not at all."""
 
     spent: tuple[tuple[str, int], ...]

@@ -264,7 +264,7 @@ async def test_what_it_says_is_bounded(hooked: Hooked) -> None:
 
 
 async def test_a_large_job_fits_into_the_question(hooked: Hooked) -> None:
-    members = tuple(replace(ROSTER.members[0], node=NodeId(f"node{i}")) for i in range(4000))
+    members = tuple(ROSTER.members[0]._replace(node=NodeId(f"node{i}")) for i in range(4000))
     request = replace(hooked.request, roster=Roster(Round(4), members))
     code = "import json, sys; print(json.dumps({'path': '.', 'step': len(json.load(sys.stdin)['members'])}))"
     assert (await find_resume_point(command(code), request, hooked.care)).point.step == 4000

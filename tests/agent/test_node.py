@@ -191,7 +191,7 @@ def test_the_first_node_publishes_the_address_and_all_start_on_it() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"roster": Roster(Round(3), (replace(MEMBERS[0], inc=OTHER), MEMBERS[1]))},  # an earlier incarnation of ours
+        {"roster": Roster(Round(3), (MEMBERS[0]._replace(inc=OTHER), MEMBERS[1]))},  # an earlier incarnation of ours
         {"roster": Roster(Round(3), MEMBERS[1:], MEMBERS[:1])},  # a spare
         {"roster": None},  # over already
         {"round": Round(3)},  # started before: never again

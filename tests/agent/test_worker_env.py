@@ -71,7 +71,7 @@ def test_ranks_of_unequal_nodes_are_contiguous() -> None:
     [({}, 2, "1", True), ({}, 1, None, False), ({"OMP_NUM_THREADS": "4"}, 2, None, False)],
 )
 def test_omp_threads(inherited: dict[str, str], slots: int, expected: str | None, defaulted: bool) -> None:
-    roster = Roster(Round(9), (replace(ROSTER.members[0], slots=slots),))
+    roster = Roster(Round(9), (ROSTER.members[0]._replace(slots=slots),))
     env = rank_env(SPEC, RankPlace(JOB, roster, 0, 0), "", inherited)
     assert (env.set.get("OMP_NUM_THREADS"), env.omp_defaulted) == (expected, defaulted)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import errno
 import random
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -279,7 +278,7 @@ def test_judge_is_total_deterministic_and_blind_to_node_order(evidence: RoundEvi
     verdict = judge(evidence)
     shuffled = list(evidence.nodes)
     rnd.shuffle(shuffled)
-    assert judge(replace(evidence, nodes=tuple(shuffled))) == verdict
+    assert judge(evidence._replace(nodes=tuple(shuffled))) == verdict
     assert verdict.cls in all_classes() or verdict.cls == "leave"
     assert "\n" not in verdict.sentence
     assert verdict.sentence

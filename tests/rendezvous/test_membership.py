@@ -97,7 +97,8 @@ def test_a_launch_that_has_ended_is_not_begun_again(phase: Phase, fresh: bool) -
     how = standing(job(phase, "two"), BEGIN, fresh)
     assert isinstance(how, Over)
     assert how.outcome.exit_code == 3
-    assert how.sentence == "this launch has already ended: a bug in the script"
+    assert how.sentence.startswith("this launch has already ended: a bug in the script; ")
+    assert "launch_id=NAME" in how.sentence
 
 
 def test_a_done_run_is_refused_unless_fresh() -> None:

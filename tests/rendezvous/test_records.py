@@ -148,5 +148,5 @@ def test_ranks_follow_the_slots_of_the_members_before() -> None:
     roster = Roster(Round(1), (a, b))
     assert roster.world_size == 6
     assert [roster.first_rank(i) for i in (0, 1)] == [0, 4]
-    assert roster.index(NodeId("b"), Incarnation(1)) == 1
-    assert roster.index(NodeId("b"), Incarnation(2)) is None
+    assert roster.place(NodeId("b"), Incarnation(1)) == 1
+    assert roster.place(NodeId("b"), Incarnation(2)) is None
