@@ -15,7 +15,6 @@ import re
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from enum import Enum
 from pathlib import Path
 from typing import cast
@@ -113,6 +112,8 @@ def _evidence(node: NodeEvidence) -> dict[str, object]:
 
 
 def _for_people(at: float | None) -> str | None:
+    from datetime import datetime, timezone  # with the first record, not with the start
+
     return None if at is None else datetime.fromtimestamp(at, timezone.utc).isoformat(timespec="milliseconds")
 
 

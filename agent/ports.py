@@ -8,7 +8,6 @@ off this node, apart from looking up the endpoint's name.
 from __future__ import annotations
 
 import errno
-import ipaddress
 import socket
 from collections.abc import Iterator
 
@@ -75,6 +74,8 @@ def reachable_address(host: str, port: int | None, local_addr: str | None = None
 
 def literal(local_addr: str) -> str:
     try:
+        import ipaddress  # not needed by a single node, which starts sooner without
+
         return str(ipaddress.ip_address(local_addr))
     except ValueError:
         pass
@@ -92,6 +93,8 @@ def _is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
     try:
+        import ipaddress
+
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
@@ -99,6 +102,8 @@ def _is_loopback(host: str) -> bool:
 
 def _only_here(address: str) -> bool:
     """Is it of no use to another node: loopback, unspecified, or link-local (which needs a scope of its own there)?"""
+    import ipaddress
+
     ip = ipaddress.ip_address(address)
     return ip.is_loopback or ip.is_unspecified or ip.is_link_local
 

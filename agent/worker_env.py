@@ -15,10 +15,10 @@ from ..rendezvous.records import Job, Roster
 from .spec import JobSpec
 
 _OURS = ("PET_", "REMUSTER_", "TORCHELASTIC_")  # settings of agents: those that are not set for the rank are taken away
-_MACRO = re.compile(r"\$\$|\$\{local_rank\}|\$local_rank(?![_a-zA-Z0-9])")
+_MACRO = r"\$\$|\$\{local_rank\}|\$local_rank(?![_a-zA-Z0-9])"  # compiled when it is used
 
-_ENV_NAME = re.compile(r"[A-Z][A-Z0-9_]*\Z")
-_RESERVED = re.compile(
+_ENV_NAME = r"[A-Z][A-Z0-9_]*\Z"
+_RESERVED = (
     r"(?:LOCAL|GROUP|ROLE|NODE|MASTER|REMUSTER|TORCHELASTIC|PET|SLURM|OMPI|PMI|PMIX)_"  # who the rank and launcher are
     r"|(?:RANK|WORLD_SIZE|PATH|HOME|SHELL|ENV|IFS|USER|LOGNAME|TMPDIR)\Z"
     r"|PYTHON|PERL5|RUBY(?:LIB|OPT)|(?:LD|DYLD|GCONV|GLIBC|MALLOC|BASH|JAVA)_|NLSPATH|LOCPATH"  # which code it loads
@@ -54,7 +54,7 @@ def hook_may_set(name: str) -> bool:
 
     Not what says who a rank is, which devices it has, or which code its interpreter and loader run.
     """
-    return _ENV_NAME.match(name) is not None and _RESERVED.match(name) is None
+    return re.match(_ENV_NAME, name) is not None and re.match(_RESERVED, name) is None
 
 
 def rank_env(spec: JobSpec, place: RankPlace, error_file: str, inherited: Mapping[str, str]) -> RankEnv:
@@ -118,4 +118,6 @@ def rank_argv(spec: JobSpec, local_rank: int) -> tuple[str, ...]:
 
 
 def _with_local_rank(arg: str, local_rank: int) -> str:
-    return _MACRO.sub(lambda m: m[0] if m[0] == "$$" else str(local_rank), arg)
+    if "$" not in arg:
+        return arg
+    return re.sub(_MACRO, lambda m: m[0] if m[0] == "$$" else str(local_rank), arg)

@@ -281,6 +281,15 @@ def test_ranks_of_a_round_that_is_over_are_stopped(job: Job) -> None:
     assert state.ranks is Ranks.DYING
 
 
+def test_an_end_that_was_seen_stays_the_end() -> None:
+    state, _ = run(in_round(), words.JobSeen(110.0, kv(FAILED, 11)))
+    state, out = run(state, words.JobSeen(110.1, kv(replace(FORMING, round=Round(4), launch="two"), 12)))
+    assert out == []
+    _, out = run(state, words.NothingLeft(111.0, Round(3)))
+    assert words.Exit(3, "a bug", True) in out
+    assert not [a for a in out if isinstance(a, words.Submit) and a.write.kind is Kind.READY]
+
+
 def test_ready_is_not_said_before_the_proof_and_never_falls() -> None:
     _, out = run(in_round(), words.JobSeen(110.0, kv(STOPPING, 11)), words.Exited(110.5, Round(3), 0, -15, 1))
     assert not [a for a in out if isinstance(a, words.Submit)]

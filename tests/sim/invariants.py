@@ -9,8 +9,17 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from remuster.agent.node_words import Start
-from remuster.rendezvous.records import Job, Phase, Roster, decode_job, decode_node, decode_roster
-from remuster.rendezvous.store import WatchBatch
+from remuster.rendezvous.records import (
+    Incarnation,
+    Job,
+    NodeId,
+    Phase,
+    Roster,
+    decode_job,
+    decode_node,
+    decode_roster,
+)
+from remuster.rendezvous.store import WatchBatch, prefix_end
 from remuster.rendezvous.tree import Tree
 
 from . import telling
@@ -142,6 +151,8 @@ class Truth:
                 self.over.discard(new.launch)
         expect(new.launch not in self.over, "4 over is over", f"launch {new.launch} has ended, and is {new.phase.name}")
         self._budget(old, new, before)
+        if pair == (R, S):
+            self._stopped(new, before)
         if pair == (F, R):
             self._formed(old, new, after)
         elif pair != (R, R) or new.formed != old.formed:
@@ -159,6 +170,22 @@ class Truth:
             self.over.add(new.launch)
             self.stats[f"launches ended {new.phase.name}"] += 1
         self.world.phase_changed(old, new)
+
+    def _stopped(self, new: Job, before: Tree) -> None:
+        """Only a member stops a round, or its loss before it had finished."""
+        keys, cause, n = self.world.cfg.keys, new.cause, new.round
+        assert cause is not None
+        who = (cause.node, cause.inc)
+        members = {m.who for m in self.rosters[n].members}
+        self.expect(who in members, "2 membership", f"round {n} is stopped for {who}, which is no member of {members}")
+        if cause.kind == "lost":
+            kv = before.range(keys.node(NodeId(cause.node))).one()
+            report = keys.report("finished", new.round, NodeId(cause.node), Incarnation(cause.inc))
+            here = kv is not None and kv.lease == cause.inc
+            self.stats["losses checked"] += 1
+            self.expect(not here, "3 no false loss", f"round {n} is stopped for the loss of {who}, which is here")
+            done = before.range(report).one() is not None
+            self.expect(not done, "3 no false loss", f"round {n} is stopped for the loss of {who}, which had finished")
 
     def _told(self, old: Job | None, new: Job, after: Tree) -> str:
         said = f"{self.world.now:6.1f}  {telling.job(new)}"
@@ -252,8 +279,8 @@ class Truth:
         keys, job = self.world.cfg.keys, self.job
         if job is None:
             return
-        for kv in tree.range(keys.prefix, keys.end).items:
-            kind, _, rest = kv.key[len(keys.prefix) :].partition("/")
+        for kv in tree.range(keys.prefix, prefix_end(keys.prefix)).items:
+            kind, _, rest = kv.key[len(keys.prefix) :].lstrip("~").partition("/")
             if kind not in ("rounds", "evidence", "started", "finished"):
                 self.expect(kind in ("job", "leader", "nodes", *ONCE), "10 left over", f"{kv.key} is left")
                 continue

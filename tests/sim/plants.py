@@ -197,6 +197,20 @@ def _done_by_any(agent: Agent, s: leader.Leader, event: Any) -> tuple[leader.Lea
     return leader.step(s, event)
 
 
+# 15. A member that has finished is lost when its lease goes.
+def _forgets_finished(agent: Agent, s: leader.Leader, event: Any) -> tuple[leader.Leader, Actions]:
+    keys, seen = agent.world.cfg.keys, s.view.job()
+    if seen is None:
+        return leader.step(s, event)
+    here = {(node, standby.record.inc) for node, standby in s.view.nodes().items()}
+    before = s.view.reports("finished", seen.job.round)
+    gone = {keys.report("finished", seen.job.round, *who) for who in before if who not in here}
+    if gone:
+        tree = {key: kv for key, kv in s.view.tree.items() if key not in gone}
+        s = altered(s, view=altered(s.view, tree=tree))
+    return leader.step(s, event)
+
+
 # 19. Each node takes the newest checkpoint when it starts its ranks.
 def _newest_at_start(agent: Agent, s: NodeState, event: Any) -> tuple[NodeState, Actions]:
     s, actions = node.step(s, event)
@@ -246,6 +260,7 @@ PLANTS = (
     Rules("hole 12: ready is not monotone", write=_without((Kind.READY,), _node_revision)),
     Rules("hole 13: stop without comparing the revision of job", write=_without((Kind.STOP,), _job_revision)),
     Rules("hole 14: leaves before its ranks are dead", node=_leaves_first),
+    Rules("hole 15: a finished member whose lease goes is lost", leader=_forgets_finished),
     Rules("hole 15: done by any member", leader=_done_by_any),
     Rules("hole 19: every node takes the newest checkpoint", node=_newest_at_start),
     Rules("no fence: the guardian does not kill at the deadline", fences=False, may_start=_starts_anyway),

@@ -24,7 +24,7 @@ CAUGHT_BY = {
     "hole 12": {"7 ready", "4 nothing is left"},
     "hole 13": {"2 rounds"},
     "hole 14": DEAD_FIRST,
-    "hole 15": {"4 done"},
+    "hole 15": {"4 done", "3 no false loss"},
     "hole 19": {"6 same start"},
     "no fence": DEAD_FIRST,
     "the lease guard dropped": {"5 lease"},

@@ -55,6 +55,7 @@ def test_no_invariant_holds_by_default() -> None:
         "ready checked": 1000,
         "resume choices checked": 500,
         "charges": 100,
+        "losses checked": 100,
         "fenced with ranks alive": 50,
         "lease expired": 200,
         "lease lost by a living agent": 100,
