@@ -1,18 +1,14 @@
-"""The run's directory and the records of its attempts: what happened, for people and for the next launch.
+"""The records of a run's attempts: what happened, for people and for the next launch.
 
 ``attempt_record`` is pure: facts in, a JSON value out. The rest are blocking file operations that the agent's loop
-hands to its file thread. A record is written once; a second one for the same attempt gets a name of its own, and
-directories of ranks are never used twice: a later success overwrites nothing of an earlier failure.
+hands to its file thread. A record is written once; a second one for the same attempt gets a name of its own.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
-import re
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -22,12 +18,9 @@ from typing import cast
 from ..health import wire
 from ..health.evidence import NodeEvidence
 from ..rendezvous.records import ResumePoint, Roster
+from .run_dir import as_name, make_private, random_name
 
 SCHEMA_VERSION = 1
-
-
-class RunDirectoryError(Exception):
-    """No directory for logs and records could be had; the sentence says why and what to give instead."""
 
 
 class AttemptState(str, Enum):
@@ -119,8 +112,8 @@ def _for_people(at: float | None) -> str | None:
 
 def write_record(directory: Path, attempt: int, record: Mapping[str, object]) -> Path:
     """Write ``attempt-NNN.json``, or ``attempt-NNN.<k>.json`` where that exists; whole and durable, or not at all."""
-    _make_private(directory)
-    temporary = directory / f".attempt-{attempt:03d}.{_random()}"
+    make_private(directory)
+    temporary = directory / f".attempt-{attempt:03d}.{random_name()}"
     try:
         _write_whole(temporary, record)
         path, k = directory / f"attempt-{attempt:03d}.json", 0
@@ -146,11 +139,11 @@ def mirror_record(directory: Path, attempt: int, record: Mapping[str, object]) -
 
     The directory serves all launches of the run, whose attempts are counted from 0 each: rounds tell them apart.
     """
-    _make_private(directory)
+    make_private(directory)
     path = directory / f"attempt-{attempt:03d}-round-{record.get('round')}.json"
     if not _claim(path):
         return
-    temporary = directory / f".{path.name}.{_random()}"
+    temporary = directory / f".{path.name}.{random_name()}"
     _write_whole(temporary, record)
     temporary.rename(path)
     _sync_directory(directory)
@@ -178,65 +171,4 @@ def _sync_directory(directory: Path) -> None:
 
 def mirror_directory(checkpoint_dir: Path, run_id: str) -> Path:
     """Return where a second copy of the records is kept: with the checkpoints, which outlive this machine."""
-    return checkpoint_dir / ".remuster" / _as_name(run_id) / "attempts"
-
-
-def run_directory(log_dir: Path | None, run_id: str) -> Path:
-    """Make and return a new private ``<log dir>/<run id>_<8 random>``; by default in this user's own part of TMPDIR."""
-    parent = _own_temporary() if log_dir is None else log_dir.absolute()
-    path = parent / f"{_as_name(run_id)}_{_random()}"
-    try:
-        _make_private(parent)
-        path.mkdir(mode=0o700)
-    except OSError as error:
-        why = "it is a file" if isinstance(error, (FileExistsError, NotADirectoryError)) else error.strerror
-        raise RunDirectoryError(f"logs cannot be kept in {parent}: {why}; give another --log-dir") from error
-    return path
-
-
-def _random() -> str:
-    return os.urandom(4).hex()
-
-
-def _make_private(directory: Path) -> None:
-    """Make the directory and those above it that are missing, for this user only; ``mkdir -p`` opens the upper ones."""
-    if not directory.is_dir():
-        _make_private(directory.parent)
-        with contextlib.suppress(FileExistsError):
-            directory.mkdir(mode=0o700)
-
-
-def _own_temporary() -> Path:
-    import tempfile  # and all that it imports: only where no --log-dir was given
-
-    path = Path(tempfile.gettempdir()) / f"remuster-{os.geteuid()}"
-    with contextlib.suppress(FileExistsError):
-        path.mkdir(mode=0o700)
-    found = path.lstat()  # in a directory that all may write to, somebody else may have made it
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        raise RunDirectoryError(f"{path} is not a directory of this user's; remove it, or give --log-dir")
-    if found.st_mode & 0o077:
-        path.chmod(0o700)
-    return path
-
-
-def attempt_directory(run_dir: Path, attempt: int, local_rank: int) -> Path:
-    """Make and return ``attempt_<n>/<local rank>`` for the rank's files; one that exists is never used again."""
-    path, k = run_dir / f"attempt_{attempt}" / str(local_rank), 0
-    while True:
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            path.mkdir(mode=0o700)
-            return path
-        k += 1
-        path = run_dir / f"attempt_{attempt}.{k}" / str(local_rank)
-
-
-def _as_name(run_id: str) -> str:
-    """Return the run id as the name of a directory: itself, where that is safe."""
-    name = re.sub(r"[^A-Za-z0-9._-]", "_", run_id)[:100]
-    if name and name == run_id and not name.startswith("."):
-        return name
-    import hashlib
-
-    return f"{name.lstrip('.')}-{hashlib.sha256(run_id.encode(errors='surrogatepass')).hexdigest()[:8]}"
+    return checkpoint_dir / ".remuster" / as_name(run_id) / "attempts"

@@ -11,19 +11,19 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..health import wire
 from ..health.evidence import Fact, RankExit
 from ..rendezvous.records import Incarnation, Round
 from . import guardian_events as said
 from . import node_words as words
-from .attempts import attempt_directory
 from .files import FileThread
 from .guardian_link import GuardianLink, OrderTooLarge, RankOrder
 from .linux import boottime
+from .run_dir import attempt_directory
 from .seat import Seat
 from .spec import JobSpec
 from .worker_env import RankPlace, rank_argv, rank_env
@@ -36,8 +36,7 @@ TAIL_BYTES = 64 * 1024
 TAIL_LINES = 40
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where the ranks' files go and who shows them."""
 
     run_dir: Path

@@ -13,7 +13,6 @@ import signal
 import socket
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from . import cgroup, proc
@@ -45,8 +44,7 @@ class OrderTooLarge(ValueError):
     """A rank's command line and environment do not fit into one record; nothing of its round was started."""
 
 
-@dataclass(frozen=True, slots=True)
-class RankOrder:
+class RankOrder(NamedTuple):
     """How to start one rank. ``env`` changes the environment that the launcher was started with; None unsets."""
 
     local_rank: int

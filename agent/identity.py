@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from . import proc
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(NamedTuple):
     """``name`` tells process trees apart; ``boot`` one start of the machine from the next."""
 
     host: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..rendezvous import leader as machine
 from ..rendezvous.errors import Compacted, PermanentError, TransientError
@@ -21,8 +21,7 @@ from .alarms import Alarm
 from .linux import boottime
 
 
-@dataclass(frozen=True, slots=True)
-class Counsel:
+class Counsel(NamedTuple):
     """Who judges and who chooses: coroutines that never raise."""
 
     judge: Callable[[machine.Conclude], Awaitable[machine.Concluded]]

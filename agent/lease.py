@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..rendezvous.errors import LeaseNotFound, StoreError
 from ..rendezvous.records import Incarnation
@@ -19,8 +19,7 @@ from .linux import boottime
 from .spec import DRIFT, KEEPALIVES_PER_TTL, MARGIN_S
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(NamedTuple):
     """Derived times of one lease, in seconds; checked against each other in ``spec.JobSpec``."""
 
     ttl_s: int

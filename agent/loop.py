@@ -11,7 +11,7 @@ import contextlib
 import os
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..rendezvous.errors import BadRecord, Compacted, OutcomeUnknown, PermanentError, StoreError, TransientError
 from ..rendezvous.leader import Limits
@@ -30,8 +30,7 @@ from .node_take import AGAIN_S, NO_STORE, UNKNOWN
 from .ports import AddressError, reserve_port
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
+class Surroundings(NamedTuple):
     """What the loop joins, made by ``main``."""
 
     store: Store

@@ -21,7 +21,6 @@ from ..rendezvous.leader import Conclude, Concluded, Limits
 from ..rendezvous.records import Incarnation, Job, Node, NodeId, Phase, Round
 from ..rendezvous.store import Store
 from . import node_words as words
-from .attempts import RunDirectoryError, mirror_directory, mirror_record, run_directory, write_record
 from .chronicle import Chronicle
 from .crew import Crew, Place
 from .files import FileThread
@@ -35,6 +34,7 @@ from .node_state import Settings
 from .notes import Notes
 from .ports import AddressError, literal, reachable_address
 from .reentry import Entrance
+from .run_dir import RunDirectoryError, run_directory
 from .seat import Seat
 from .spec import Backend, JobSpec
 from .strays import sweep_strays
@@ -106,15 +106,18 @@ class _Host:
     async def _on_node(self, run_dir: Path, address: str, node: NodeId, lock: tuple[str, int], machine: Machine) -> int:
         spec = self._spec
         log = Notes(lambda text: self._console().say(text), run_dir, self._records, os.environ.get("LOGLEVEL", ""))
-        strays = sweep_strays(spec.run_id, node, self._seat.keeper)
-        if strays.killed:
-            log.line("killed what an earlier start had left", pids=list(strays.killed))
-        if strays.survivors:
-            return self._complain(f"processes {strays.survivors} of an earlier start do not die; reboot", UNHEALTHY)
+        if not spec.new_run:  # nobody has used an id that was made just now
+            strays = sweep_strays(spec.run_id, node, self._seat.keeper)
+            if strays.killed:
+                log.line("killed what an earlier start had left", pids=list(strays.killed))
+            if strays.survivors:
+                return self._complain(f"processes {strays.survivors} of an earlier start do not die; reboot", UNHEALTHY)
         store, keys = _store(spec), Keys(spec.run_id, spec.prefix)
         log.line("start", run_id=spec.run_id, node=node, address=address, run_dir=str(run_dir))
 
         def keep(record: dict[str, object]) -> None:
+            from .attempts import mirror_directory, mirror_record, write_record
+
             attempt = record.get("attempt")
             number = attempt if isinstance(attempt, int) else 0
             write_record(run_dir / "attempts", number, record)
@@ -157,7 +160,10 @@ class _Host:
 
             return await Bench(spec, self._files, log.line).judge(ask)
 
-        entrance = Entrance(spec, lambda pids: crews[0].link.spare(pids), log.line)
+        def spare(pids: tuple[int, ...]) -> None:
+            crews[0].link.spare(pids)
+
+        entrance = Entrance(spec, spare, log.line)
         around = Surroundings(
             store,
             Timing(spec.lease_ttl_s, spec.kill_bound_s, forever=spec.backend is Backend.MEMORY),

@@ -11,8 +11,8 @@ import fcntl
 import hashlib
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from . import proc
 from .linux import boottime
@@ -38,8 +38,7 @@ class LockFolderUnsafe(NodeLockError):
     """The folder for locks belongs to somebody else, or others may write to it."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeLock:
+class NodeLock(NamedTuple):
     """The lock of one run on one node; names any run and node, whatever characters they hold."""
 
     run_id: str

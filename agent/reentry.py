@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 from ..rendezvous.leader import Resumed, SelectResume
 from ..rendezvous.records import Outcome, ResumePoint, Round
@@ -22,8 +21,7 @@ SENTENCE = 300  # characters, in the job record
 STORAGE = 75  # DESIGN §9: worth a requeue
 
 
-@dataclass(frozen=True, slots=True)
-class Entrance:
+class Entrance(NamedTuple):
     """The resume hook of one agent. ``spare`` names the hook's process, which no sweep may take."""
 
     spec: JobSpec

@@ -6,15 +6,14 @@ import array
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .linux import boottime
 from .page import Page
 from .spawn import spawn_guardian
 
 
-@dataclass(frozen=True, slots=True)
-class Seat:
+class Seat(NamedTuple):
     """What the agent needs to speak with keeper and guardian. One for the agent's life."""
 
     page: Page

@@ -60,6 +60,7 @@ class JobSpec:
     prefix: str = "/remuster/"
     launch_id: str = ""  # tells one launch of a run id from the next; empty: not known
     fresh: bool = False
+    new_run: bool = False  # the run id was made for this launch: nothing of it can be anywhere
     local_addr: str | None = None
 
     lease_ttl_s: int = 15

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from . import cgroup, proc
 from .linux import boottime
@@ -22,8 +22,7 @@ _CLEAN_SCANS = 2
 _PAUSE_S = 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class Strays:
+class Strays(NamedTuple):
     """What was found: pids that were killed, and those that would not die (the node must take no round then)."""
 
     killed: tuple[int, ...]

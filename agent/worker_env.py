@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..rendezvous.records import Job, Roster
 from .spec import JobSpec
@@ -26,8 +26,7 @@ _RESERVED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RankPlace:
+class RankPlace(NamedTuple):
     """Which rank of which round: the job as it runs, its roster, this node's index in it and the rank's on the node."""
 
     job: Job
@@ -40,8 +39,7 @@ class RankPlace:
         return self.roster.first_rank(self.group_rank) + self.local_rank
 
 
-@dataclass(frozen=True, slots=True)
-class RankEnv:
+class RankEnv(NamedTuple):
     """Differences to the agent's environment. ``omp_defaulted``: OMP_NUM_THREADS is our guess; say so, once."""
 
     set: Mapping[str, str]

@@ -9,14 +9,13 @@ Called by `cli`, which then sees canonical ``--flag=value`` tokens only.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .errors import UsageError
 from .flags import BY_NAME, BY_SHORT, LATER, LATER_SHORT, Flag, refuse_later
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(NamedTuple):
     """The command line in its two halves; ``script`` is None when there is none."""
 
     options: tuple[str, ...]

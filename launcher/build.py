@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from ..agent.spec import Backend, JobSpec, SpecError, StoreAccess
 from . import files, values
@@ -25,8 +26,7 @@ ParseBudget = Callable[[str], tuple[tuple[str, int], ...]]  # raises ValueError 
 _NOT_YET = "use --rdzv-backend etcd --rdzv-endpoint HOST:2379, or --standalone for a single node"
 
 
-@dataclass(frozen=True, slots=True)
-class Built:
+class Built(NamedTuple):
     """The job, and what the person who typed the command should know about it."""
 
     spec: JobSpec
@@ -52,6 +52,7 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
             max_nodes=least if alone else most,
             nproc=nproc(given.origin("nproc-per-node"), _text(given, "nproc-per-node", "1"), env.cuda_visible_devices),
             run_id=_run_id(given, env, alone or most == 1, notes),
+            new_run=given.text("rdzv-id") is None and not env.slurm_job_id,
             script=split.script,
             script_args=split.script_args,
             module=module,

@@ -7,14 +7,14 @@ inherit is the agent's affair.) Called by `cli`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+from typing import NamedTuple
 
 from .errors import UsageError
 from .flags import FLAGS, LATER, LATER_SWITCHES, SHOWN_ONLY, refuse_later
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(NamedTuple):
     """Everything the environment says. Empty text: not set."""
 
     defaults: Mapping[str, str | bool] = field(default_factory=dict[str, "str | bool"])  # by dest, from PET_ variables

@@ -6,8 +6,8 @@ never silence, since a flag that does nothing is worse than one that is missing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 
 class Group(Enum):
@@ -21,8 +21,7 @@ class Group(Enum):
     OTHER = "Other"
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(NamedTuple):
     """One accepted flag. Without ``metavar`` it is a switch; ``ours`` marks those that torchrun does not have."""
 
     name: str

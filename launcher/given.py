@@ -6,13 +6,12 @@ Called by `cli`, read by `build`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .flags import BY_NAME
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(NamedTuple):
     """One run's settings. ``line`` holds what the command line gave, by dest; ``defaults`` what PET_ variables gave."""
 
     line: Mapping[str, str | bool]

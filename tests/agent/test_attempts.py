@@ -11,17 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from remuster.agent.attempts import (
-    AttemptFacts,
-    AttemptState,
-    RunDirectoryError,
-    Times,
-    attempt_directory,
-    attempt_record,
-    mirror_directory,
-    run_directory,
-    write_record,
-)
+from remuster.agent.attempts import AttemptFacts, AttemptState, Times, attempt_record, mirror_directory, write_record
+from remuster.agent.run_dir import RunDirectoryError, attempt_directory, run_directory
 from remuster.health.evidence import ErrorFile, Fenced, NodeEvidence, RankExit
 from remuster.rendezvous.records import Incarnation, Member, NodeId, ResumePoint, Roster, Round
 

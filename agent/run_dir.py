@@ -1,0 +1,78 @@
+"""The run's own directory: where ranks' output, events and records go. Blocking; called through the file thread.
+
+Directories are this user's alone, and those of ranks are never used twice: a later success overwrites nothing of an
+earlier failure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from pathlib import Path
+
+
+class RunDirectoryError(Exception):
+    """No directory for logs and records could be had; the sentence says why and what to give instead."""
+
+
+def run_directory(log_dir: Path | None, run_id: str) -> Path:
+    """Make and return a new private ``<log dir>/<run id>_<8 random>``; by default in this user's own part of TMPDIR."""
+    parent = _own_temporary() if log_dir is None else log_dir.absolute()
+    path = parent / f"{as_name(run_id)}_{random_name()}"
+    try:
+        make_private(parent)
+        path.mkdir(mode=0o700)
+    except OSError as error:
+        why = "it is a file" if isinstance(error, (FileExistsError, NotADirectoryError)) else error.strerror
+        raise RunDirectoryError(f"logs cannot be kept in {parent}: {why}; give another --log-dir") from error
+    return path
+
+
+def random_name() -> str:
+    return os.urandom(4).hex()
+
+
+def make_private(directory: Path) -> None:
+    """Make the directory and those above it that are missing, for this user only; ``mkdir -p`` opens the upper ones."""
+    if not directory.is_dir():
+        make_private(directory.parent)
+        with contextlib.suppress(FileExistsError):
+            directory.mkdir(mode=0o700)
+
+
+def _own_temporary() -> Path:
+    import tempfile  # and all that it imports: only where no --log-dir was given
+
+    path = Path(tempfile.gettempdir()) / f"remuster-{os.geteuid()}"
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    found = path.lstat()  # in a directory that all may write to, somebody else may have made it
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise RunDirectoryError(f"{path} is not a directory of this user's; remove it, or give --log-dir")
+    if found.st_mode & 0o077:
+        path.chmod(0o700)
+    return path
+
+
+def attempt_directory(run_dir: Path, attempt: int, local_rank: int) -> Path:
+    """Make and return ``attempt_<n>/<local rank>`` for the rank's files; one that exists is never used again."""
+    path, k = run_dir / f"attempt_{attempt}" / str(local_rank), 0
+    while True:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+            return path
+        k += 1
+        path = run_dir / f"attempt_{attempt}.{k}" / str(local_rank)
+
+
+def as_name(run_id: str) -> str:
+    """Return the run id as the name of a directory: itself, where that is safe."""
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", run_id)[:100]
+    if name and name == run_id and not name.startswith("."):
+        return name
+    import hashlib
+
+    return f"{name.lstrip('.')}-{hashlib.sha256(run_id.encode(errors='surrogatepass')).hexdigest()[:8]}"
