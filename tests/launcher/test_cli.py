@@ -54,7 +54,9 @@ def command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
 def test_a_plain_script_is_one_rank_without_a_server(command: Command) -> None:
     spec = command.spec("t.py --lr 3")
     made = spec.run_id
-    assert spec == JobSpec(min_nodes=1, max_nodes=1, nproc=1, run_id=made, script="t.py", script_args=("--lr", "3"))
+    assert spec == JobSpec(
+        min_nodes=1, max_nodes=1, nproc=1, run_id=made, script="t.py", script_args=("--lr", "3"), new_run=True
+    )
     assert spec.python == sys.executable
     assert command.stderr == f"remuster: run id {made}\nremuster: ranks run {sys.executable}\n"
     assert command.spec("t.py").run_id != made
