@@ -13,7 +13,15 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import NamedTuple
 
-from ..rendezvous.errors import BadRecord, Compacted, OutcomeUnknown, PermanentError, StoreError, TransientError
+from ..rendezvous.errors import (
+    BadRecord,
+    Compacted,
+    LeaseNotFound,
+    OutcomeUnknown,
+    PermanentError,
+    StoreError,
+    TransientError,
+)
 from ..rendezvous.leader import Limits
 from ..rendezvous.records import Incarnation, Job, Round, decode_roster
 from ..rendezvous.store import Get, KeyValue, Store, Txn, TxnResult
@@ -196,6 +204,9 @@ class Agent:
             self._grumble(f"no answer to a write ({write.reason}): {error}; reading what became of it")
         except TransientError as error:
             self._grumble(f"a write did not reach the store ({write.reason}): {error}; trying again")
+        except LeaseNotFound:
+            self._lost(inc)
+            return
         self.post(words.Wrote(boottime(), write.kind, write.round, inc, result))
 
     def _revoke_old(self, old: words.RevokeOld) -> None:

@@ -333,7 +333,7 @@ def _forming(s: Leader, seen: Seen, at: float) -> tuple[Leader, tuple[Action, ..
         s = replace(s, enough_since=None)
         until = s.since + s.limits.join_timeout_s
         if at >= until:
-            return _too_few(s, seen, count)
+            return _too_few(s, seen, count, len(ready))
         return s, (Wake(until, f"round {n}: {count} of {job.min_nodes} nodes are ready; waiting for more"),)
     since = at if s.enough_since is None else s.enough_since
     s = replace(s, enough_since=since)
@@ -359,9 +359,12 @@ def _close(s: Leader, seen: Seen, roster: Roster) -> tuple[Leader, tuple[Action,
     return _submit(s, seen, write)
 
 
-def _too_few(s: Leader, seen: Seen, count: int) -> tuple[Leader, tuple[Action, ...]]:
+def _too_few(s: Leader, seen: Seen, count: int, ready: int) -> tuple[Leader, tuple[Action, ...]]:
     job = seen.job
     code = TOO_FEW if job.round > job.first else NEVER_FORMED
     waited = f"{s.limits.join_timeout_s:g} s"
     sentence = f"only {count} of at least {job.min_nodes} nodes were ready after {waited}; start more nodes"
+    if ready > count:
+        left = ready - count
+        sentence = f"{sentence} ({left} more had other numbers of ranks than those they would have replaced)"
     return _submit(s, seen, writes.fail(s.view.keys, s.own, s.token, seen, Outcome(code, sentence, "rdzv_lost"), None))

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from .records import Job, Member, Outcome, Phase, Roster, Round
 
+REMEMBERED = 8  # launches; an agent that is later than that by so many is somebody else's trouble
 _AGAIN = (
     "to go on with this run id give all nodes the same new launch_id=NAME in --rdzv-conf (with --fresh for a new "
     "budget), or choose another --rdzv-id"
@@ -40,7 +41,7 @@ def standing(job: Job | None, fresh_job: Job, fresh: bool) -> Standing | Over:
     if not job.phase.over:
         return Standing(Round(job.round + 1))
     outcome = job.outcome or Outcome(0, "the job is done")
-    if job.launch == fresh_job.launch:
+    if fresh_job.launch in (job.launch, *job.past):
         return Over(outcome, f"this launch has already ended: {outcome.sentence}; {_AGAIN}")
     if job.phase is Phase.DONE and not fresh:
         return Over(outcome, "this run id is done; choose another --rdzv-id, or give --fresh to run it again")
@@ -52,6 +53,7 @@ def standing(job: Job | None, fresh_job: Job, fresh: bool) -> Standing | Over:
             round=n,
             first=n,
             formed=job.formed,
+            past=(job.launch, *job.past)[:REMEMBERED],
             spent=() if fresh else job.spent,
             memory=fresh_job.memory if fresh else job.memory,
         ),

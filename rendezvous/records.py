@@ -127,6 +127,7 @@ class Job:
     spent: tuple[tuple[str, int], ...] = ()  # charges per family over the job's life
     charged: int = 0  # charged restarts in this launch (bounded by --max-restarts)
     memory: Memory = field(default_factory=Memory)
+    past: tuple[str, ...] = ()  # launches before this one, the last few: none of them may begin the run again
 
     @property
     def attempt(self) -> int:
@@ -220,6 +221,13 @@ def _pairs(reader: _Reader, name: str, kind: type) -> tuple[tuple[str, object], 
     return tuple(out)
 
 
+def _texts(reader: _Reader, name: str) -> tuple[str, ...]:
+    items = reader.items(name)
+    if not all(isinstance(item, str) for item in items):
+        raise BadRecord(f"{reader.what}: field {name!r} holds something else than text")
+    return tuple(cast("list[str]", items))
+
+
 def _member(item: object, what: str) -> Member:
     if not isinstance(item, dict):
         raise BadRecord(f"{what}: a member is not an object")
@@ -244,6 +252,7 @@ def decode_job(raw: bytes) -> Job:
         min_nodes=r.number("min_nodes"),
         max_nodes=r.number("max_nodes"),
         launch=r.text("launch"),
+        past=_texts(r, "past"),
         first=Round(r.number("first")),
         formed=Round(r.number("formed")),
         master=r.text("master"),

@@ -69,7 +69,13 @@ def job(phase: Phase, launch: str = "one") -> Job:
 
 BEGIN = Job(Phase.FORMING, Round(1), 2, 3, "two")
 CARRIED = replace(
-    BEGIN, round=Round(5), first=Round(5), formed=Round(3), spent=(("user", 2),), memory=Memory("ValueError", 7, 1)
+    BEGIN,
+    round=Round(5),
+    first=Round(5),
+    formed=Round(3),
+    spent=(("user", 2),),
+    memory=Memory("ValueError", 7, 1),
+    past=("one",),
 )
 CLEARED = replace(CARRIED, spent=(), memory=Memory())
 
@@ -89,6 +95,11 @@ CLEARED = replace(CARRIED, spent=(), memory=Memory())
 )
 def test_standing(there: Job | None, fresh: bool, expected: Standing) -> None:
     assert standing(there, BEGIN, fresh) == expected
+
+
+def test_a_launch_before_the_last_does_not_begin_the_run_again() -> None:
+    later = replace(job(Phase.FAILED, "three"), past=("two", "one"))
+    assert isinstance(standing(later, BEGIN, False), Over)
 
 
 @pytest.mark.parametrize("fresh", [False, True])

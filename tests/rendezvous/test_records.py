@@ -57,6 +57,7 @@ JOB = st.builds(
     st.lists(st.tuples(TEXT, NUMBER), max_size=3).map(tuple),
     NUMBER,
     st.builds(Memory, TEXT, NUMBER, NUMBER),
+    st.lists(TEXT, max_size=3).map(tuple),
 )
 JOB_BYTES = encode(Job(Phase.RUNNING, Round(2), 1, 2, "one", resume=ResumePoint("/c/step-1", 1)))
 NODE_BYTES = encode(Node(Incarnation(5), "m", "b", "10.0.0.1", 8, Round(1)))
