@@ -198,13 +198,17 @@ def _resumed(
 
 def _newest_committed(directory: Path) -> int:
     """Return the newest step whose COMMITTED vouches for its manifest; its files are not hashed. Blocks."""
+    from ..checkpoint.errors import CheckpointError
     from ..checkpoint.manifest import Manifest
     from ..checkpoint.patience import Patience
     from ..checkpoint.scan import scan
     from ..checkpoint.verify import read_manifest
 
     patience = Patience(())
-    for candidate in scan(directory, patience).candidates:
-        if isinstance(read_manifest(directory / candidate.name, patience), Manifest):
-            return candidate.step
+    try:
+        for candidate in scan(directory, patience).candidates:
+            if isinstance(read_manifest(directory / candidate.name, patience), Manifest):
+                return candidate.step
+    except CheckpointError as error:
+        raise OSError(str(error)) from error
     return -1

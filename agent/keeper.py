@@ -133,6 +133,13 @@ class Keeper:
             )
             return UNKILLABLE
         code = os.waitstatus_to_exitcode(self.status)
+        if code == -signal.SIGKILL:
+            print(
+                f"remuster: the agent (pid {self.agent}) was killed by SIGKILL, and its ranks were stopped; if nobody "
+                "did that, look for the kernel's OOM killer.",
+                file=sys.stderr,
+                flush=True,
+            )
         return code if code >= 0 else 128 - code
 
     def _note_end(self, pid: int, status: int) -> None:

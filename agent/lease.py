@@ -35,12 +35,19 @@ class Timing(NamedTuple):
         """Deadline of one keepalive: 2 s of a TTL of 15 s."""
         return self.ttl_s * 2 / 15
 
+    @property
+    def gone_s(self) -> float:
+        """After so long without a renewal the lease counts as lost, even if nobody can be asked: our ranks are dead."""
+        return self.ttl_s * (1 + DRIFT) + GRACE_S
+
     def deadline(self, sent_s: float) -> float:
         """Return when SIGKILL must begin, given when the last acknowledged renewal was sent."""
         if self.forever:
             return float("inf")
         return sent_s + self.ttl_s * (1 - DRIFT) - self.kill_bound_s - MARGIN_S
 
+
+GRACE_S = 1.0  # a store that answers at once again may have kept the lease
 
 Renewal = Coroutine[object, object, None]
 
@@ -90,6 +97,9 @@ class Lease:
                 lost(inc)
                 return
             except StoreError as error:  # refused or unanswered: while it lasts the fence comes nearer
+                if boottime() > sent + self._timing.gone_s:
+                    lost(inc)
+                    return
                 self._trouble(f"the lease was not renewed: {error}")
                 continue
             sent = trying

@@ -112,6 +112,8 @@ class _Host:
                 log.line("killed what an earlier start had left", pids=list(strays.killed))
             if strays.survivors:
                 return self._complain(f"processes {strays.survivors} of an earlier start do not die; reboot", UNHEALTHY)
+        # Ranks get theirs with their orders; this marks what the agent itself starts, a resume hook, for a later sweep.
+        os.environ.update(REMUSTER_RUN_ID=spec.run_id, REMUSTER_NODE=node)
         store, keys = _store(spec), Keys(spec.run_id, spec.prefix)
         log.line("start", run_id=spec.run_id, node=node, address=address, run_dir=str(run_dir))
 
@@ -120,9 +122,11 @@ class _Host:
 
             attempt = record.get("attempt")
             number = attempt if isinstance(attempt, int) else 0
-            write_record(run_dir / "attempts", number, record)
-            if spec.checkpoint_dir is not None:
-                mirror_record(mirror_directory(spec.checkpoint_dir, spec.run_id), number, record)
+            try:
+                write_record(run_dir / "attempts", number, record)
+            finally:  # one full disk must not cost both copies
+                if spec.checkpoint_dir is not None:
+                    mirror_record(mirror_directory(spec.checkpoint_dir, spec.run_id), number, record)
 
         chronicle = Chronicle(store, keys, self._records, keep, log.line)
         agent = self._agent(store, _settings(spec, keys, node, machine, address), chronicle, log, run_dir)
@@ -225,8 +229,8 @@ async def _take_name(spec: JobSpec, machine: Machine) -> tuple[NodeId, str, int]
         try:
             return node, lock.tag, await lock.acquire()
         except NodeBusy:
-            if spec.local_addr is not None or i == NAMES:
-                raise
+            if spec.local_addr is not None or spec.backend is Backend.MEMORY or i == NAMES:
+                raise  # two groups of one run without a store between them would publish side by side
     raise AssertionError("unreachable")
 
 

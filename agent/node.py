@@ -133,6 +133,10 @@ def _campaign(s: NodeState, at: float, out: list[Action]) -> NodeState:
     if not s.joined:
         return s
     if s.leader is not None:
+        if not s.leader.lease:
+            why = f"{s.settings.keys.leader} hangs on no lease, so no agent wrote it: delete it and start again"
+            out.append(Exit(UNKNOWN if s.round else NO_STORE, why, True))
+            return replace(s, exiting=True)
         if s.leader.lease == s.inc and s.leading != s.leader.create_revision:
             out.append(Lead(s.leader.create_revision))
             return replace(s, leading=s.leader.create_revision)

@@ -72,7 +72,7 @@ class NodeLock(NamedTuple):
                 if boottime() >= busy_s and proc.alive(pid) and proc.start_ticks(pid) == holder[1]:
                     raise NodeBusy(
                         f"another agent (pid {pid}) of run {self.run_id!r} is on this node as {self.node!r}. "
-                        "Wait for it, stop it, or give this one another node name."
+                        "Wait for it, stop it, or give this one another --rdzv-id or --local-addr."
                     )
             if boottime() >= end_s:
                 raise NodeNotEmpty(

@@ -42,6 +42,7 @@ class NodeState:
     mod: int = 0  # revision of nodes/me; 0 = not joined
     ready: Round = Round(0)
     job: Seen | None = None
+    seen: Round = Round(0)  # newest round ever seen in the job record; kept when the lease is lost
     launch: str = ""  # the launch that this agent has taken part in; kept when the lease is lost
     leader: KeyValue | None = None
     leading: int = 0  # token under which this agent was told to lead; 0 = not

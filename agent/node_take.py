@@ -46,6 +46,7 @@ from .node_words import (
     Wrote,
 )
 
+LAST_WORDS_S = 10.0  # for a leaving node to tell the store, once its ranks are dead: schedulers kill after 30 s
 AGAIN_S = 0.2  # pause before a write or read of unknown outcome is tried again
 STAGGER_S = 0.02  # between campaigns of successive ranks, so that few transactions meet
 NO_STORE = 69
@@ -59,6 +60,9 @@ def take(s: NodeState, event: Event) -> tuple[NodeState, tuple[Action, ...]]:
             return (_later(s, event.at) if inc == 0 else replace(s, inc=inc, mod=0)), ()
         case Rereading():
             return _reread(s, event)
+        case JobSeen(kv=None):
+            why = "somebody has deleted the job record in the store: the outcome of the job is unknown"
+            return replace(s, exiting=True), (Exit(UNKNOWN, why, True),)
         case JobSeen(kv=kv):
             return _job(s, kv), ()
         case LeaderSeen(kv=kv):
@@ -78,7 +82,7 @@ def take(s: NodeState, event: Event) -> tuple[NodeState, tuple[Action, ...]]:
                 return s, ()
             return _break(replace(s, round=n, facts=(), told=False, broken=None), "failed", Fault(what)), ()
         case LeaveAsked(signal=signal):
-            by = event.at + s.settings.grace_s + s.settings.patience_s
+            by = event.at + s.settings.grace_s + LAST_WORDS_S
             if s.leaving is not None:
                 return s, ()
             left = Left(signal)
@@ -155,7 +159,8 @@ def _job(s: NodeState, kv: KeyValue | None) -> NodeState:
     if kv is None or (s.job is not None and (kv.mod_revision <= s.job.mod or s.job.job.phase.over)):
         return s  # an end that was seen stays the end: what a next launch does with the run is not for this agent
     job = decode_job(kv.value)
-    return replace(s, job=Seen(job, kv.mod_revision), launch=s.launch or job.launch)
+    seen = max(s.seen, job.round)
+    return replace(s, job=Seen(job, kv.mod_revision), launch=s.launch or job.launch, seen=seen)
 
 
 def _leader(s: NodeState, kv: KeyValue | None, at: float) -> NodeState:
@@ -235,6 +240,9 @@ def _enter(s: NodeState, event: Rereading) -> tuple[NodeState, tuple[Action, ...
     job = None if event.job is None else decode_job(event.job.value)
     if s.launch and (job is None or job.launch != s.launch):
         why = "its launch ended while this agent was cut off: the outcome is unknown; see the other nodes' reports"
+        return replace(s, exiting=True), (Exit(UNKNOWN, why, True),)
+    if s.seen and (job is None or job.round < s.seen):
+        why = f"the store has lost the run (it had reached round {s.seen}): the outcome of the job is unknown"
         return replace(s, exiting=True), (Exit(UNKNOWN, why, True),)
     how = standing(job, cfg.begin if not s.launch else replace(cfg.begin, launch=s.launch), cfg.fresh)
     if isinstance(how, Over):

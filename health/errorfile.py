@@ -6,7 +6,10 @@ report instead of an exception (torchrun's agent raises). ``parse`` is pure; the
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import stat
 from pathlib import Path
 from typing import cast
 
@@ -48,14 +51,22 @@ def parse(raw: bytes, path: str = "") -> tuple[ErrorFile | None, str]:
 def read(path: Path) -> ErrorFile | None:
     """Return the error in the file, its note as message when it is malformed, None when there is no file. Blocks."""
     try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
+        raw = _read_regular(path)
     except FileNotFoundError:
         return None
     except OSError as error:
         return ErrorFile(f"error file {path}: {error.strerror}", path=str(path))
     error_file, note = parse(raw, str(path))
     return error_file or ErrorFile(note, path=str(path))
+
+
+def _read_regular(path: Path) -> bytes:
+    """Read a file that a rank may have replaced by anything: a pipe without a writer must hold nobody up."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with os.fdopen(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        return file.read(MAX_BYTES + 1)
 
 
 def _bounded(text: str) -> str:

@@ -5,6 +5,7 @@ Called by `entry` inside the agent's process, and by tests with a body of their 
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -34,8 +35,9 @@ def run(argv: Sequence[str], environ: Mapping[str, str], start: Callable[[JobSpe
     except UsageError as error:
         print(f"remuster: {error}", file=sys.stderr)
         return USAGE
-    for note in built.notes:
-        print(f"remuster: {note}", file=sys.stderr)
+    with contextlib.suppress(OSError):  # a full or broken stderr is no reason not to run the job
+        for note in built.notes:
+            print(f"remuster: {note}", file=sys.stderr)
     return start(built.spec)
 
 

@@ -245,6 +245,8 @@ def decode_job(raw: bytes) -> Job:
         phase = Phase(r.text("phase"))
     except ValueError as error:
         raise BadRecord(f"job: unknown phase {r.text('phase')!r}") from error
+    if phase.over and r.body.get("outcome") is None:
+        raise BadRecord(f"job: phase {phase.value} without an outcome")
     resume, cause, outcome, memory = r.sub("resume"), r.sub("cause"), r.sub("outcome"), r.sub("memory")
     return Job(
         phase=phase,

@@ -58,7 +58,7 @@ JOB = st.builds(
     NUMBER,
     st.builds(Memory, TEXT, NUMBER, NUMBER),
     st.lists(TEXT, max_size=3).map(tuple),
-)
+).filter(lambda job: job.outcome is not None or not job.phase.over)
 JOB_BYTES = encode(Job(Phase.RUNNING, Round(2), 1, 2, "one", resume=ResumePoint("/c/step-1", 1)))
 NODE_BYTES = encode(Node(Incarnation(5), "m", "b", "10.0.0.1", 8, Round(1)))
 ROSTER_BYTES = encode(Roster(Round(2), (Member(NodeId("a"), Incarnation(5), "m", 8, "10.0.0.1"),)))
@@ -68,6 +68,12 @@ DECODERS = [(decode_job, JOB_BYTES), (decode_node, NODE_BYTES), (decode_roster, 
 @given(JOB)
 def test_job_survives_its_bytes(job: Job) -> None:
     assert decode_job(encode(job)) == job
+
+
+@pytest.mark.parametrize("phase", [Phase.DONE, Phase.FAILED])
+def test_an_end_without_an_outcome_is_no_job_record(phase: Phase) -> None:
+    with pytest.raises(BadRecord, match="without an outcome"):
+        decode_job(encode(Job(phase, Round(2), 1, 2, "one")))
 
 
 @given(NODE)
