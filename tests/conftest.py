@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
+
+for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+    # Under nohup, or in the background of a shell, these are ignored, and so would they be in every command under test.
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
 
 CI = os.environ.get("REMUSTER_CI") == "1"
 
