@@ -7,7 +7,7 @@ import signal
 import pytest
 from drills.job import AT_ONCE, SILENT, Job
 from drills.lab import Host
-from drills.sight import boottime
+from drills.sight import boottime, until
 
 pytestmark = pytest.mark.drill
 
@@ -92,7 +92,7 @@ def test_started_again_under_the_same_name(job: Job, hosts: list[Host]) -> None:
     job.start(h2)
     job.check_recovery(at, job.wait_round(2, h1, h2), AT_ONCE)
     job.check_failure(0, "node_lost", "h2", "node", h1)
-    assert "revoking the old lease" in job.commands["h2"].said()
+    until(lambda: "revoking the old lease" in job.commands["h2"].said(), "the lease of the dead agent is revoked")
     job.finish(h1, h2)
     job.check_one_world()
     job.check_nothing_left()
