@@ -135,7 +135,8 @@ class Job:
         self.start(*hosts[:-1])
         self.wait_round(1, *hosts[:-1])
         self.start(hosts[-1])
-        until(lambda: hosts[-1].name in self.etcd.keys(self._prefix + "nodes/"), "the spare has joined")
+        spare = self.commands[hosts[-1].name]
+        until(lambda: "] running " in spare.said(), "the spare has joined and seen the round that runs")
 
     # --- what is seen -------------------------------------------------------------------------------------------------
     @property
