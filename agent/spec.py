@@ -35,6 +35,17 @@ class StoreAccess:
     password_file: Path | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """An etcd of the job's own, on the machine that has the endpoint's address: its agent starts it (c10d, static)."""
+
+    host: str  # as given: a name or an address; never decided by comparing names
+    port: int
+    binary: str | None = None  # path of the etcd program; None: looked for on PATH and beside the interpreter
+    token_file: Path | None = None  # what agents must know to join; None: whoever reaches the port may
+    here: bool | None = None  # is_host in --rdzv-conf; None: decided by this machine's addresses
+
+
 class SpecError(ValueError):
     """A job that contradicts itself: what is wrong, then after a semicolon what to do."""
 
@@ -46,7 +57,7 @@ class JobSpec:
     min_nodes: int
     max_nodes: int
     nproc: int
-    run_id: str
+    run_id: str  # empty: the embedded store made one, and says it
     script: str
     script_args: tuple[str, ...] = ()
     module: bool = False
@@ -57,6 +68,9 @@ class JobSpec:
     backend: Backend = Backend.MEMORY
     endpoints: tuple[tuple[str, int], ...] = ()
     store: StoreAccess = field(default_factory=StoreAccess)
+    embedded: Embedded | None = None  # then ``endpoints`` is its one address
+    place: int | None = None  # static's --node-rank: the group rank that this node asks for
+    master: tuple[str, int] | None = None  # static's --master-addr and --master-port, the same in every round
     prefix: str = "/remuster/"
     launch_id: str = ""  # tells one launch of a run id from the next; empty: not known
     fresh: bool = False
@@ -67,6 +81,7 @@ class JobSpec:
     kill_bound_s: float = 3.0  # from SIGKILL to reaped, GPU memory torn down
     last_call_timeout_s: float = 30.0  # torchrun's; how long a round with min nodes waits for more
     join_timeout_s: float = 600.0  # torchrun's; how long to wait for min nodes
+    connect_timeout_s: float = 10.0  # how long an etcd service that has never answered is tried
     grace_s: float = 30.0  # torchrun's; from SIGTERM to SIGKILL
 
     max_restarts: int = 0
@@ -88,6 +103,10 @@ class JobSpec:
             raise SpecError(f"{self.min_nodes} nodes cannot meet without a server; use --rdzv-backend etcd")
         if self.backend is Backend.ETCD and not self.endpoints:
             raise SpecError("no address of etcd; give --rdzv-endpoint HOST:2379")
+        if not self.run_id and self.embedded is None:
+            raise SpecError("a run needs a name; give --rdzv-id NAME")
+        if self.place is not None and not 0 <= self.place < self.max_nodes:
+            raise SpecError(f"--node-rank {self.place} of {self.max_nodes} nodes; give 0 to {self.max_nodes - 1}")
         room, needed = self.fence_after_s, 2 * self.lease_ttl_s / KEEPALIVES_PER_TTL
         if room < needed:
             least = (self.kill_bound_s + MARGIN_S) / (1 - DRIFT - 2 / KEEPALIVES_PER_TTL)
