@@ -18,10 +18,11 @@ import select
 import signal
 import sys
 
-from . import cgroup, proc
+from . import proc
 from .fence import Fence
 from .linux import NEVER, BootTimer, become_subreaper, boottime, read_signals, retitle, signal_file
 from .rank import DISMISSED, Order, become
+from .rank_group import RankGroup
 from .sweep import kill_all, pause_s, reap, survivors, sweep
 
 TYPE_CHECKING = False
@@ -59,7 +60,7 @@ class Guardian:
         self.queue: list[Order] = []
         self.ranks: dict[int, tuple[int, int]] = {}  # pid → (round, local rank)
         self.killing: Killing | None = None
-        self.group: str | None = None
+        self.group = RankGroup()
         self.held: list[int] = []  # the node's lock: kept open until this process ends
         self.unsaid: list[bytes] = []
         self.leaving = False
@@ -91,8 +92,7 @@ class Guardian:
             if self.killing is not None:
                 self._kill_on(self.killing)
         sweep(0.0 if self.leaving and not self.orphaned else _AFTERLIFE_S, self._note_end)
-        if self.group is not None:
-            cgroup.remove(self.group)
+        self.group.remove()
 
     # -- the agent's word
 
@@ -121,8 +121,8 @@ class Guardian:
             case ("ackfence", int(inc)):
                 self.fence = self.fence.acknowledge(inc)
             case ("hold", str(tag)):
-                self.group = self.group or cgroup.create(tag)
-                self._say("ready", self.group is not None)
+                self.group.make(tag)
+                self._say("ready", self.group.path is not None)
             case ("rank", int(n), int(inc), int(local_rank), argv, env, cwd, stdout, stderr, str(stdin)):
                 if self.queue and self.queue[0].round != n:
                     self.queue.clear()
@@ -199,13 +199,13 @@ class Guardian:
         # The fork ignores SIGTERM, as the guardian does, until it says otherwise: blocked, one that comes before waits.
         signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
         try:
-            pid = os.fork()
+            pid, group = self.group.fork()
         except OSError as error:
             self._say("noexec", order.round, order.local_rank, error.errno or errno.EAGAIN, "fork")
             return 0
         else:
             if pid == 0:
-                become(order, me, self.tell_error, self.group)
+                become(order, me, self.tell_error, group)
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
         self.ranks[pid] = (order.round, order.local_rank)
@@ -258,8 +258,7 @@ class Guardian:
         self.queue.clear()
         if self.killing is None:
             self.killing = Killing()
-            if self.group is not None:
-                cgroup.kill(self.group)
+            self.group.kill()
         self.killing.end_s = min(self.killing.end_s, boottime() + bound_s)
         self.killing.words.append(words)
         self._kill_on(self.killing)
@@ -274,6 +273,8 @@ class Guardian:
         for words in killing.words:
             self._say(*words, left, boottime())
         self.round = self.round if left else _NO_ROUND
+        if empty and not self.leaving:
+            self.group.renew()
 
 
 def signal_rank(pid: int, signum: int) -> None:
