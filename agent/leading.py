@@ -20,6 +20,8 @@ from ..rendezvous.writes import Own, Write
 from .alarms import Alarm
 from .linux import boottime
 
+REFUSED_PAUSE_S = 1.0
+
 
 class Counsel(NamedTuple):
     """Who judges and who chooses: coroutines that never raise."""
@@ -32,6 +34,8 @@ class Counsel(NamedTuple):
 class Leading:
     """Lead under ``token`` until deposed or cancelled."""
 
+    refused_s = 60.0  # for a store that refuses writes, being full: an operator may be at it
+
     def __init__(self, store: Store, keys: Keys, own: Own, limits: machine.Limits, counsel: Counsel) -> None:
         self._store = store
         self._keys = keys
@@ -39,14 +43,18 @@ class Leading:
         self._state = machine.Leader(own, limits, Snapshot(keys))
         self._tasks: set[asyncio.Task[None]] = set()
         self._alarm = Alarm(lambda: self._take(machine.Tick(boottime())))
-        self._deposed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._deposed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._said = ""
+        self._refused_since: float | None = None
 
-    async def run(self, token: int) -> None:
-        """Lead until deposed; raises what a task of it raised. On the way out all that is under way is cancelled."""
+    async def run(self, token: int) -> str:
+        """Lead until deposed; return why this agent must end, if it must. Raises what a task of it raised.
+
+        On the way out all that is under way is cancelled.
+        """
         self._spawn(self._follow(token))
         try:
-            await self._deposed
+            return await self._deposed
         finally:
             self._alarm.stop()
             for task in self._tasks:
@@ -89,7 +97,9 @@ class Leading:
                 self._alarm.set(at)
             case machine.Depose(reason=reason):
                 self._speak(reason)
-                self._end(None)
+                self._end("")
+            case machine.Abandon(reason=reason):
+                self._end(reason)
 
     def _speak(self, reason: str) -> None:
         if reason != self._said:
@@ -106,23 +116,33 @@ class Leading:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._end(error)
 
-    def _end(self, error: BaseException | None) -> None:
+    def _end(self, how: str | BaseException) -> None:
         if self._deposed.done():
             return
-        if error is None:
-            self._deposed.set_result(None)
+        if isinstance(how, str):
+            self._deposed.set_result(how)
         else:
-            self._deposed.set_exception(error)
+            self._deposed.set_exception(how)
 
     async def _submit(self, write: Write) -> None:
         try:
             result = await self._store.txn(write.txn)
+            self._refused_since = None
         except TransientError:
             result = None
         except PermanentError as error:
-            self._speak(f"the store refuses a write ({write.reason}): {error}")
             result = None
+            await self._refused(error, write.reason)
         self._take(machine.Wrote(boottime(), write.kind, result))
+
+    async def _refused(self, error: PermanentError, reason: str) -> None:
+        """Say that the store refuses a write and pause before it is tried again; raise it when that has gone on."""
+        if self._refused_since is None:
+            self._refused_since = boottime()
+            self._counsel.say(f"the store refuses a write ({reason}): {error}; trying again for {self.refused_s:g} s")
+        elif boottime() > self._refused_since + self.refused_s:
+            raise error
+        await asyncio.sleep(REFUSED_PAUSE_S)
 
     async def _judge(self, action: machine.Conclude) -> None:
         self._take(await self._counsel.judge(action))

@@ -13,17 +13,9 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import NamedTuple
 
-from ..rendezvous.errors import (
-    BadRecord,
-    Compacted,
-    LeaseNotFound,
-    OutcomeUnknown,
-    PermanentError,
-    StoreError,
-    TransientError,
-)
+from ..rendezvous.errors import Compacted, LeaseNotFound, OutcomeUnknown, PermanentError, StoreError, TransientError
 from ..rendezvous.leader import Limits
-from ..rendezvous.records import Incarnation, Job, Round, decode_roster
+from ..rendezvous.records import Incarnation, Job, Round
 from ..rendezvous.store import Get, KeyValue, Store, Txn, TxnResult
 from ..rendezvous.writes import Own, Write
 from . import node, proc
@@ -33,9 +25,9 @@ from .crew import Crew
 from .leading import Counsel, Leading
 from .lease import Lease, Timing
 from .linux import boottime
+from .node_enter import AGAIN_S, NO_STORE, UNKNOWN
 from .node_state import NodeState, Ranks, Settings
-from .node_take import AGAIN_S, NO_STORE, UNKNOWN
-from .ports import AddressError, reserve_port
+from .ports import AddressError, meeting_point
 
 
 class Surroundings(NamedTuple):
@@ -108,8 +100,6 @@ class Agent:
                     self._around.job_seen(seen.job)
                 for action in actions:
                     self._do(action)
-        except BadRecord as error:
-            self._fail(f"the store holds something that this version cannot read: {error}")
         except Exception as error:  # a defect: it ends the agent, for an event that is lost here is lost for good
             if not self._exit.done():
                 self._exit.set_exception(error)
@@ -144,7 +134,7 @@ class Agent:
             case words.ReadRoster(round=n):
                 self._spawn(self._read_roster(n))
             case words.ReservePort(round=n):
-                self._reserve_port(n)
+                self._spawn(self._reserve_port(n))
             case words.Start():
                 self._spawn(self.crew.start(action))
             case words.Terminate():
@@ -187,14 +177,13 @@ class Agent:
 
     async def _reread(self) -> None:
         keys = self._keys
-        gets = (Get(keys.job), Get(keys.node(self._settings.node)), Get(keys.leader))
+        gets = (Get(keys.job), Get(keys.node(self._settings.node)), Get(keys.leader), Get(keys.terms))
         try:
             result = await self._store.txn(Txn((), gets))
         except TransientError:
             self.post(words.Rereading(boottime(), False))
             return
-        job, me, leader = (r.one() for r in result.ranges)
-        self.post(words.Rereading(boottime(), True, result.revision, job, me, leader))
+        self.post(words.Rereading(boottime(), True, result.revision, *(r.one() for r in result.ranges)))
 
     async def _submit(self, write: Write, inc: Incarnation) -> None:
         result: TxnResult | None = None
@@ -225,20 +214,19 @@ class Agent:
 
     async def _read_roster(self, n: Round) -> None:
         try:
-            found = (await self._store.range(self._keys.roster(n))).one()
+            result = await self._store.txn(Txn((), (Get(self._keys.roster(n)), Get(self._keys.job))))
         except TransientError:
-            self.post(words.RosterRead(boottime(), n, None, found=False))
+            self.post(words.RosterRead(boottime(), n, False))
             return
-        self.post(words.RosterRead(boottime(), n, decode_roster(found.value) if found else None))
+        roster, job = (r.one() for r in result.ranges)
+        self.post(words.RosterRead(boottime(), n, True, roster, job.mod_revision if job else 0))
 
-    def _reserve_port(self, n: Round) -> None:
-        address = self._settings.record.address
+    async def _reserve_port(self, n: Round) -> None:
         try:
-            port = reserve_port(address)
+            where = await meeting_point(self._settings.record.address, self._settings.master)
         except AddressError as error:
             self.post(words.PortFailed(boottime(), n, str(error)))
             return
-        where = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
         self.post(words.PortReserved(boottime(), n, where))
 
     def _grumble(self, trouble: str) -> None:
@@ -251,28 +239,32 @@ class Agent:
     def _watch(self, revision: int) -> None:
         self._stop_watching()
         self._watching = [
-            asyncio.ensure_future(self._guarded(self._follow(self._keys.job, revision, words.JobSeen))),
-            asyncio.ensure_future(self._guarded(self._follow(self._keys.leader, revision, words.LeaderSeen))),
+            asyncio.ensure_future(self._guarded(self._follow(key, revision)))
+            for key in (self._keys.job, self._keys.leader)
         ]
 
-    async def _follow(
-        self, key: str, revision: int, seen: Callable[[float, KeyValue | None], words.JobSeen | words.LeaderSeen]
-    ) -> None:
+    async def _follow(self, key: str, revision: int) -> None:
         while True:
             try:
                 if not revision:
                     found = await self._store.range(key)
                     revision = found.revision + 1
-                    self.post(seen(boottime(), found.one()))
+                    self._seen(key, found.one(), found.revision)
                 async with contextlib.aclosing(self._store.watch(key, None, revision)) as watch:
                     async for batch in watch:
                         for event in batch.events:
                             revision = event.revision + 1
-                            self.post(seen(boottime(), event.kv))
+                            self._seen(key, event.kv, event.revision)
             except Compacted:
                 revision = 0
             except TransientError:
                 await asyncio.sleep(AGAIN_S)
+
+    def _seen(self, key: str, kv: KeyValue | None, revision: int) -> None:
+        if key == self._keys.job:
+            self.post(words.JobSeen(boottime(), kv))
+        else:
+            self.post(words.LeaderSeen(boottime(), kv, revision))
 
     def _lead(self, token: int) -> None:
         assert self._state is not None
@@ -280,7 +272,12 @@ class Agent:
         leading = Leading(self._store, self._keys, own, self._around.limits, self._around.counsel)
         if self._leading is not None:
             self._leading.cancel()
-        self._leading = asyncio.ensure_future(self._guarded(leading.run(token)))
+        self._leading = asyncio.ensure_future(self._guarded(self._led(leading, token)))
+
+    async def _led(self, leading: Leading, token: int) -> None:
+        why = await leading.run(token)
+        if why:
+            self._fail(why)
 
     # --- tasks --------------------------------------------------------------------------------------------------------
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
@@ -292,7 +289,7 @@ class Agent:
         """Turn what a task cannot handle into the end of the agent, in words; a defect keeps its traceback."""
         try:
             await work
-        except (BadRecord, PermanentError) as error:
+        except PermanentError as error:
             self._fail(f"the store refuses: {error}")
         except Exception as error:
             if not self._exit.done():

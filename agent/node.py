@@ -11,10 +11,12 @@ from dataclasses import replace
 
 from ..health import wire
 from ..rendezvous import writes
-from ..rendezvous.records import Cause, Phase, Round
+from ..rendezvous.errors import BadRecord
+from ..rendezvous.records import Cause, Phase, Round, unusable
 from ..rendezvous.writes import Kind
+from .node_enter import NO_STORE, UNKNOWN, Step, end
 from .node_state import NodeState, Ranks, Settings
-from .node_take import NO_STORE, UNKNOWN, take
+from .node_take import take
 from .node_words import (
     Action,
     Collect,
@@ -35,24 +37,39 @@ from .node_words import (
 SIGTERM = 15
 
 
-def begin(settings: Settings, at: float) -> tuple[NodeState, tuple[Action, ...]]:
+def begin(settings: Settings, at: float) -> Step:
     """Return the first state and the first actions of an agent that has proven its strays dead."""
     return _advance(NodeState(settings, out_since=at), at)
 
 
-def step(s: NodeState, event: Event) -> tuple[NodeState, tuple[Action, ...]]:
-    """Take one event; return the new state and what to do."""
+def step(s: NodeState, event: Event) -> Step:
+    """Take one event; return the new state and what to do. What cannot be read in the store ends the agent."""
     if s.exiting:
         return s, ()
-    s, first = take(s, event)
+    try:
+        s, first = take(s, event)
+    except BadRecord as error:
+        return end(s, unusable(error))
     s, then = _advance(s, event.at)
     return s, first + then
 
 
-def _advance(s: NodeState, at: float) -> tuple[NodeState, tuple[Action, ...]]:
+def _advance(s: NodeState, at: float) -> Step:
     """Decide all that can be decided now; every rule looks at the state alone."""
     out: list[Action] = []
-    for rule in (_obsolete, _ladder, _leave, _outside, _campaign, _report, _stop, _answer, _enter_round, _over):
+    for rule in (
+        _obsolete,
+        _ladder,
+        _leave,
+        _outside,
+        _campaign,
+        _report,
+        _stop,
+        _answer,
+        _enter_round,
+        _over,
+        _stalled,
+    ):
         if s.exiting:
             break
         s = rule(s, at, out)
@@ -132,14 +149,13 @@ def _outside(s: NodeState, at: float, out: list[Action]) -> NodeState:
 def _campaign(s: NodeState, at: float, out: list[Action]) -> NodeState:
     if not s.joined:
         return s
-    if s.leader is not None:
-        if not s.leader.lease:
-            why = f"{s.settings.keys.leader} hangs on no lease, so no agent wrote it: delete it and start again"
-            out.append(Exit(UNKNOWN if s.round else NO_STORE, why, True))
-            return replace(s, exiting=True)
-        if s.leader.lease == s.inc and s.leading != s.leader.create_revision:
-            out.append(Lead(s.leader.create_revision))
-            return replace(s, leading=s.leader.create_revision)
+    leader = s.leader
+    if leader is not None and not (leader.lease and leader.value.endswith(b"@%x" % leader.lease)):
+        return _give_up(s, f"{leader.key} was written by no agent: delete it and start again", out)
+    if leader is not None:
+        if leader.lease == s.inc and s.leading != leader.create_revision:
+            out.append(Lead(leader.create_revision))
+            return replace(s, leading=leader.create_revision)
         return s
     if s.leaving or not _free(s, at, Kind.LEAD.value):
         return s
@@ -210,10 +226,10 @@ def _enter_round(s: NodeState, at: float, out: list[Action]) -> NodeState:
     job, n = s.job.job, s.job.job.round
     if n <= s.round or not _free(s, at, "roster"):
         return s
-    if s.asked_roster != n:
+    if s.roster is None or s.roster.round != n:
         out.append(ReadRoster(n))
         return replace(s, pending=s.pending | {"roster"})
-    if not _member(s) or s.roster is None or s.leaving:
+    if not _member(s) or s.leaving:
         return s
     index = s.roster.place(s.settings.node, s.inc)
     assert index is not None
@@ -252,3 +268,25 @@ def _over(s: NodeState, at: float, out: list[Action]) -> NodeState:
     assert outcome is not None
     out.append(Exit(outcome.exit_code, outcome.sentence, True))
     return replace(s, exiting=True)
+
+
+def _stalled(s: NodeState, at: float, out: list[Action]) -> NodeState:
+    """Give up where only a leader can take the run on, and none has for longer than any leader waits."""
+    if s.job is None or not s.joined:
+        return s
+    job = s.job.job
+    if job.phase.over or (job.phase is Phase.RUNNING and job.master):
+        return s
+    until = s.stands_since + s.settings.stall_s
+    if at < until:
+        out.append(Wake(until, "the run stands"))
+        return s
+    where = {Phase.FORMING: "forming", Phase.STOPPING: "being stopped"}.get(job.phase, "without a master address")
+    why = f"round {job.round} has been {where} for {s.settings.stall_s:g} s, and no agent takes it on"
+    return _give_up(s, f"{why}: somebody else may hold {s.settings.keys.leader}; start again", out)
+
+
+def _give_up(s: NodeState, why: str, out: list[Action]) -> NodeState:
+    s, last_words = end(s, why)
+    out += last_words
+    return s

@@ -30,7 +30,11 @@ class Settings:
     begin: Job  # the job record that this launch begins with, when there is none
     fresh: bool
     grace_s: float  # from SIGTERM to SIGKILL
-    patience_s: float  # how long a store that cannot be reached, or a name that is held, is waited for
+    patience_s: float  # how long a store that cannot be reached is waited for
+    held_s: float = 17.0  # how long a node name that another machine holds is waited for: a lease, and some
+    stall_s: float = 86400.0  # how long the run may stand where a leader must take it on: above all that one waits for
+    terms: tuple[tuple[str, str], ...] = ()  # what all nodes must be given alike: (what, value) in words
+    master: tuple[str, int] | None = None  # where rank 0's store is in every round (static)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +49,10 @@ class NodeState:
     seen: Round = Round(0)  # newest round ever seen in the job record; kept when the lease is lost
     launch: str = ""  # the launch that this agent has taken part in; kept when the lease is lost
     leader: KeyValue | None = None
+    leader_at: int = 0  # the revision of that
     leading: int = 0  # token under which this agent was told to lead; 0 = not
-    roster: Roster | None = None  # of the round in ``asked_roster``; None with that set = it is over already
-    asked_roster: Round = Round(0)
+    stands_since: float = 0.0  # since when the job has stood where it stands
+    roster: Roster | None = None  # of the last round that was read
     ranks: Ranks = Ranks.NONE
     round: Round = Round(0)  # last round that this agent told its guardian to start; never started again
     index: int = 0  # group rank in ``round``
@@ -68,6 +73,8 @@ class NodeState:
     pending: frozenset[str] = frozenset()
     not_before: float = 0.0  # no write or read before this time: pause after an unknown outcome
     out_since: float = 0.0  # since when this agent has been without a lease
+    holder: KeyValue | None = None  # another machine's agent that holds this node's name
+    held_since: float = 0.0
     campaign_at: float = 0.0
     exiting: bool = False
 

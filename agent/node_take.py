@@ -8,15 +8,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..health.evidence import Fact, Fault, Fenced, GuardianDied, Left, RankExit, StartError, Told
-from ..rendezvous import writes
-from ..rendezvous.membership import Over, standing
-from ..rendezvous.records import Cause, Incarnation, Round, decode_job, decode_node
+from ..rendezvous.errors import BadRecord
+from ..rendezvous.records import Cause, Incarnation, Round, decode_job, decode_node, decode_roster
+from ..rendezvous.snapshot import opened
 from ..rendezvous.store import KeyValue, TxnResult
 from ..rendezvous.writes import Kind, Seen
+from .node_enter import AGAIN_S, UNKNOWN, Step, end, enter, later
 from .node_state import NodeState, Ranks
 from .node_words import (
     AcknowledgeFence,
-    Action,
     Collected,
     Event,
     Exit,
@@ -35,41 +35,34 @@ from .node_words import (
     Refused,
     Reread,
     Rereading,
-    RevokeOld,
     RosterRead,
     Started,
     StartFailed,
-    Submit,
     Tick,
-    Wake,
     Watch,
     Wrote,
 )
 
 LAST_WORDS_S = 10.0  # for a leaving node to tell the store, once its ranks are dead: schedulers kill after 30 s
-AGAIN_S = 0.2  # pause before a write or read of unknown outcome is tried again
 STAGGER_S = 0.02  # between campaigns of successive ranks, so that few transactions meet
-NO_STORE = 69
-UNKNOWN = 75
 
 
-def take(s: NodeState, event: Event) -> tuple[NodeState, tuple[Action, ...]]:
+def take(s: NodeState, event: Event) -> Step:
     match event:
         case Granted(inc=inc):
             s = _done(s, "grant")
-            return (_later(s, event.at) if inc == 0 else replace(s, inc=inc, mod=0)), ()
+            return (later(s, event.at) if inc == 0 else replace(s, inc=inc, mod=0)), ()
         case Rereading():
             return _reread(s, event)
         case JobSeen(kv=None):
             why = "somebody has deleted the job record in the store: the outcome of the job is unknown"
-            return replace(s, exiting=True), (Exit(UNKNOWN, why, True),)
+            return end(s, why, UNKNOWN)
         case JobSeen(kv=kv):
-            return _job(s, kv), ()
-        case LeaderSeen(kv=kv):
-            return _leader(s, kv, event.at), ()
-        case RosterRead(round=n, roster=roster, found=found):
-            s = _done(s, "roster")
-            return (replace(s, roster=roster, asked_roster=n) if found else _later(s, event.at)), ()
+            return _job(s, kv, event.at), ()
+        case LeaderSeen(kv=kv, revision=revision):
+            return _leader(s, kv, event.at, revision), ()
+        case RosterRead():
+            return _roster(_done(s, "roster"), event), ()
         case Wrote():
             return _wrote(s, event)
         case LeaseLost():
@@ -80,7 +73,8 @@ def take(s: NodeState, event: Event) -> tuple[NodeState, tuple[Action, ...]]:
             s = _done(s, "port")
             if s.job is None or s.job.job.round != n:
                 return s, ()
-            return _break(replace(s, round=n, facts=(), told=False, broken=None), "failed", Fault(what)), ()
+            cls = "rdzv_closed" if s.settings.master else "port_in_use"  # a port that is given stays what it is
+            return _break(replace(s, round=n, facts=(), told=False, broken=None), "failed", Fault(what, cls)), ()
         case LeaveAsked(signal=signal):
             by = event.at + s.settings.grace_s + LAST_WORDS_S
             if s.leaving is not None:
@@ -99,7 +93,7 @@ def take(s: NodeState, event: Event) -> tuple[NodeState, tuple[Action, ...]]:
 
 def _ranks(
     s: NodeState, event: Started | Refused | StartFailed | Exited | NothingLeft | FencedHere | GuardianLost
-) -> tuple[NodeState, tuple[Action, ...]]:
+) -> Step:
     acknowledge = (AcknowledgeFence(event.inc),) if isinstance(event, FencedHere) else ()
     if s.ranks is Ranks.NONE or (event.round != s.round and not isinstance(event, GuardianLost)):
         return s, acknowledge
@@ -151,19 +145,35 @@ def _done(s: NodeState, what: str) -> NodeState:
     return replace(s, pending=s.pending - {what})
 
 
-def _later(s: NodeState, at: float) -> NodeState:
-    return replace(s, not_before=at + AGAIN_S)
-
-
-def _job(s: NodeState, kv: KeyValue | None) -> NodeState:
+def _job(s: NodeState, kv: KeyValue | None, at: float) -> NodeState:
     if kv is None or (s.job is not None and (kv.mod_revision <= s.job.mod or s.job.job.phase.over)):
         return s  # an end that was seen stays the end: what a next launch does with the run is not for this agent
-    job = decode_job(kv.value)
-    seen = max(s.seen, job.round)
-    return replace(s, job=Seen(job, kv.mod_revision), launch=s.launch or job.launch, seen=seen)
+    job = opened(kv, decode_job)
+    if job.round < s.seen or job.formed < s.round:
+        was, ran = f"round {s.seen} had been reached", f"round {s.round} had run here"
+        raise BadRecord(f"{kv.key} says round {job.round}, the last formed {job.formed}; {ran if s.round else was}")
+    before = s.job.job if s.job else None
+    if before is None or (before.phase, before.round, before.master) != (job.phase, job.round, job.master):
+        s = replace(s, stands_since=at)
+    return replace(s, job=Seen(job, kv.mod_revision), launch=s.launch or job.launch, seen=job.round)
 
 
-def _leader(s: NodeState, kv: KeyValue | None, at: float) -> NodeState:
+def _roster(s: NodeState, event: RosterRead) -> NodeState:
+    """Take the roster of a round in. When there is none, that round is over, and ``job`` has changed since."""
+    if event.found and event.roster is not None:
+        roster = opened(event.roster, decode_roster)
+        if roster.round != event.round:
+            raise BadRecord(f"{event.roster.key}: it is that of round {roster.round}")
+        return replace(s, roster=roster)
+    if event.found and s.job is not None and s.job.mod == event.job_mod and s.job.job.round == event.round:
+        raise BadRecord(f"{s.settings.keys.roster(event.round)} is missing: who runs in that round")
+    return later(s, event.at)
+
+
+def _leader(s: NodeState, kv: KeyValue | None, at: float, revision: int) -> NodeState:
+    if revision < s.leader_at:
+        return s  # an answer that the watch has overtaken: nobody would say again that this leader has gone
+    s = replace(s, leader_at=revision)
     if kv is None and s.leader is not None:
         place = s.index if s.round else 0
         s = replace(s, campaign_at=at + STAGGER_S * place)
@@ -183,9 +193,9 @@ def _lease_lost(s: NodeState, at: float) -> NodeState:
         ready=Round(0),
         job=None,
         leader=None,
+        leader_at=0,
         leading=0,
         roster=None,
-        asked_roster=Round(0),
         port=None,
         told=True,
         words=b"",
@@ -196,72 +206,35 @@ def _lease_lost(s: NodeState, at: float) -> NodeState:
     )
 
 
-def _ask_again(s: NodeState) -> tuple[NodeState, tuple[Action, ...]]:
+def _ask_again(s: NodeState) -> Step:
     return replace(s, pending=s.pending | {"reread"}), () if "reread" in s.pending else (Reread(),)
 
 
-def _reread(s: NodeState, event: Rereading) -> tuple[NodeState, tuple[Action, ...]]:
+def _reread(s: NodeState, event: Rereading) -> Step:
     if "reread" not in s.pending:
         return s, ()  # asked by an earlier incarnation, or answered already: it must not join twice, or without a lease
     s = _done(s, "reread")
     if not s.inc:
         return s, ()
-    if not event.found:
-        return _later(s, event.at), ()
+    if not event.found:  # the store may be away, and what leases live then begin anew
+        return later(replace(s, holder=None), event.at), ()
     if event.node is not None and event.node.lease == s.inc != 0:
         first = not s.joined
-        s = replace(s, mod=event.node.mod_revision, ready=decode_node(event.node.value).ready)
-        s = _leader(_job(s, event.job), event.leader, event.at)
+        s = replace(s, mod=event.node.mod_revision, ready=opened(event.node, decode_node).ready)
+        s = _leader(_job(s, event.job, event.at), event.leader, event.at, event.revision)
         return s, (Watch(event.revision + 1),) if first else ()
     if s.joined:
         return _lease_lost(s, event.at), ()
-    return _enter(s, event)
+    return enter(s, event)
 
 
-def _enter(s: NodeState, event: Rereading) -> tuple[NodeState, tuple[Action, ...]]:
-    """Join, given what was just read."""
-    cfg = s.settings
-    if event.node is not None:
-        holder = decode_node(event.node.value)
-        if holder.machine == cfg.record.machine:  # same machine: its strays are swept, its lock is ours
-            lease = Incarnation(event.node.lease)  # the store's word: what is written in the value may be anybody's
-            old = RevokeOld(lease, holder.pid, holder.start, "an earlier agent of this node is dead")
-            return _later(s, event.at), (old,)
-        if event.at + AGAIN_S >= s.out_since + cfg.patience_s:  # there is no time for another look
-            return replace(s, exiting=True), (
-                Exit(
-                    NO_STORE,
-                    f"node name {cfg.node!r} is held by another machine ({holder.address}); give this node another "
-                    "--local-addr, or stop the other one",
-                    True,
-                ),
-            )
-        return _later(s, event.at), (Wake(event.at + AGAIN_S, f"node name {cfg.node!r} is held by another machine"),)
-    job = None if event.job is None else decode_job(event.job.value)
-    if s.launch and (job is None or job.launch != s.launch):
-        why = "its launch ended while this agent was cut off: the outcome is unknown; see the other nodes' reports"
-        return replace(s, exiting=True), (Exit(UNKNOWN, why, True),)
-    if s.seen and (job is None or job.round < s.seen):
-        why = f"the store has lost the run (it had reached round {s.seen}): the outcome of the job is unknown"
-        return replace(s, exiting=True), (Exit(UNKNOWN, why, True),)
-    how = standing(job, cfg.begin if not s.launch else replace(cfg.begin, launch=s.launch), cfg.fresh)
-    if isinstance(how, Over):
-        mine = job is not None and job.launch == (s.launch or cfg.begin.launch)
-        code = how.outcome.exit_code if mine else 2
-        return replace(s, exiting=True), (Exit(code, how.sentence, True),)
-    record = replace(cfg.record, inc=s.inc, ready=how.ready)
-    mod = 0 if event.job is None else event.job.mod_revision
-    write = writes.join(cfg.keys, s.own, record, mod, how.new)
-    return replace(s, pending=s.pending | {Kind.JOIN.value}, ready=how.ready), (Submit(write),)
-
-
-def _wrote(s: NodeState, event: Wrote) -> tuple[NodeState, tuple[Action, ...]]:
+def _wrote(s: NodeState, event: Wrote) -> Step:
     kind, result = event.kind, event.result
     if event.inc != s.inc:
         return s, ()  # the answer to an earlier incarnation's write
     s = _done(s, kind.value)
     if result is None:
-        s = _later(s, event.at)
+        s = later(s, event.at)
         if kind in (Kind.JOIN, Kind.READY, Kind.STOP, Kind.MASTER):
             return _ask_again(s)
         if kind is Kind.LEAD:
@@ -272,10 +245,11 @@ def _wrote(s: NodeState, event: Wrote) -> tuple[NodeState, tuple[Action, ...]]:
     match kind:
         case Kind.JOIN:
             job, leader = result.ranges
-            s = _leader(_job(replace(s, mod=result.revision), job.one()), leader.one(), event.at)
+            s = _job(replace(s, mod=result.revision), job.one(), event.at)
+            s = _leader(s, leader.one(), event.at, result.revision)
             return s, (Watch(result.revision + 1),)
         case Kind.STOP | Kind.MASTER:
-            s = _job(s, result.ranges[0].one())
+            s = _job(s, result.ranges[0].one(), event.at)
             if kind is Kind.STOP and event.round == s.round:
                 s = replace(s, facts=(*s.facts, Told(event.at - s.started_at)))
         case Kind.LEAD:
@@ -293,7 +267,7 @@ def _wrote(s: NodeState, event: Wrote) -> tuple[NodeState, tuple[Action, ...]]:
     return s, ()
 
 
-def _guarded(s: NodeState, event: Wrote, result: TxnResult) -> tuple[NodeState, tuple[Action, ...]]:
+def _guarded(s: NodeState, event: Wrote, result: TxnResult) -> Step:
     """A guard did not hold: take what was read instead; without a change of ``job`` it was the lease."""
     match event.kind:
         case Kind.JOIN | Kind.READY | Kind.LEAD:
@@ -301,7 +275,7 @@ def _guarded(s: NodeState, event: Wrote, result: TxnResult) -> tuple[NodeState, 
             return _ask_again(replace(s, campaign_at=again))
         case Kind.STOP | Kind.MASTER:
             before = s.job
-            s = _job(s, result.ranges[0].one())
+            s = _job(s, result.ranges[0].one(), event.at)
             if s.job is before:
                 return _ask_again(s)
             return s, ()

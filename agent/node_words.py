@@ -19,7 +19,7 @@ class Granted(NamedTuple):
 
 
 class Rereading(NamedTuple):
-    """Answer to Reread: ``job``, ``leader`` and ``nodes/me`` at one revision; ``found`` False = no answer."""
+    """Answer to Reread: four keys at one revision; ``found`` False = no answer."""
 
     at: float
     found: bool
@@ -27,6 +27,7 @@ class Rereading(NamedTuple):
     job: KeyValue | None = None
     node: KeyValue | None = None
     leader: KeyValue | None = None
+    terms: KeyValue | None = None
 
 
 class JobSeen(NamedTuple):
@@ -35,17 +36,21 @@ class JobSeen(NamedTuple):
 
 
 class LeaderSeen(NamedTuple):
+    """The leader key as it stood at ``revision``."""
+
     at: float
     kv: KeyValue | None
+    revision: int
 
 
 class RosterRead(NamedTuple):
-    """Answer to ReadRoster; ``roster`` None with ``found`` = that round is over already."""
+    """Answer to ReadRoster: the roster's key and the revision of ``job`` at that time; ``found`` False = no answer."""
 
     at: float
     round: Round
-    roster: Roster | None
-    found: bool = True
+    found: bool
+    roster: KeyValue | None = None
+    job_mod: int = 0
 
 
 class Wrote(NamedTuple):
@@ -173,7 +178,7 @@ class Grant(NamedTuple):
 
 
 class Reread(NamedTuple):
-    """Read ``job``, ``leader`` and ``nodes/me`` at one revision."""
+    """Read ``job``, ``nodes/me``, ``leader`` and ``terms`` at one revision."""
 
 
 class Watch(NamedTuple):
@@ -196,6 +201,8 @@ class RevokeOld(NamedTuple):
 
 
 class ReadRoster(NamedTuple):
+    """Read the roster of ``round``, and ``job`` at the same revision."""
+
     round: Round
 
 

@@ -1,22 +1,137 @@
 """The master port of a round, and the address under which this node is reached. Adapter over sockets.
 
-Called by the agent's loop: ``reachable_address`` once at start, ``reserve_port`` on the rank-0 node when a round has
-closed. Nothing listens on the port afterwards: rank 0's worker hosts the TCPStore there. Neither call sends a packet
-off this node, apart from looking up the endpoint's name.
+Called by the agent's loop: ``reachable_address`` once at start, ``meeting_point`` on the rank-0 node when a round has
+closed. Nothing listens on the port afterwards: rank 0's worker hosts the TCPStore there. No call sends a packet off
+this node, apart from looking up names, and from trying a --master-addr that no interface of this node has.
 """
 
 from __future__ import annotations
 
 import errno
+import os
 import socket
+import time
 from collections.abc import Iterator
 
+from .files import FileThread
+
+HELD_S = 3.0  # for a fixed port to come free: the store of the last round was killed a moment ago
+ANSWER_S = 10.0  # for all of a fixed port, the name's look-up included
+PAUSE_S = 0.1
 TIMEOUT_S = 2.0  # a connection to oneself takes microseconds; only a firewall on loopback makes it wait
 _ELSEWHERE = (("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6))  # documentation addresses: default route
 
 
 class AddressError(Exception):
     """No usable address or port on this node; the sentence says what to give instead."""
+
+
+async def meeting_point(address: str, master: tuple[str, int] | None) -> str:
+    """Return 'HOST:PORT' for the store of a round's ranks, kept from others: on ``master`` if that is fixed."""
+    if master is None:
+        return _spelled(address, reserve_port(address))
+    host, port = master
+    helper = FileThread("master-port")  # looking a name up and waiting for a port both block
+    try:
+        await helper.run(keep_port, host, port, timeout_s=ANSWER_S)
+    except TimeoutError:
+        raise AddressError(
+            f"--master-addr {host} was not looked up and tried within {ANSWER_S:g} s; give an IP address to all nodes"
+        ) from None
+    finally:
+        helper.close()
+    return _spelled(host, port)
+
+
+def _spelled(host: str, port: int) -> str:
+    return f"[{host.strip('[]')}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def keep_port(host: str, port: int, wait_s: float = HELD_S) -> None:
+    """See that rank 0 can listen on ``port`` and is reached at ``host``, and keep the port for it. Blocks.
+
+    The listener here binds as TCPStore does: to every address, with SO_REUSEADDR. See ``reserve_port`` for what keeps.
+    """
+    try:
+        infos = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise AddressError(f"--master-addr {host} is not known on this node ({error}); give an IP address") from error
+    until = time.monotonic() + wait_s
+    while True:
+        try:
+            with _everywhere(port) as server:
+                if not any(comes_back(server, info[0], info[4]) for info in infos):
+                    raise AddressError(_why_not_here(host))
+                return
+        except OSError as error:
+            if error.errno == errno.EACCES:
+                raise AddressError(f"--master-port {port} may not be used by this user; give 1024 or above") from error
+            if time.monotonic() >= until:
+                raise AddressError(_why_taken(port, error)) from error
+        time.sleep(PAUSE_S)
+
+
+def _everywhere(port: int) -> socket.socket:
+    """Listen on every address of this node, as TCPStore does: IPv6 with IPv4 in it, else IPv4 alone."""
+    trouble: OSError | None = None
+    for family, wildcard in ((socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")):  # noqa: S104
+        try:
+            server = socket.socket(family, socket.SOCK_STREAM)
+        except OSError as error:  # IPv6 is not built in
+            trouble = error
+            continue
+        try:
+            server.settimeout(TIMEOUT_S)
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            server.bind((wildcard, port))
+            server.listen(socket.SOMAXCONN)
+            return server
+        except OSError as error:
+            server.close()
+            trouble = error
+    assert trouble is not None
+    raise trouble
+
+
+def comes_back(server: socket.socket, family: int, where: tuple[object, ...]) -> bool:
+    """Tell whether a connection to ``where`` reaches ``server``; it leaves the accepted end in TIME_WAIT then."""
+    word = os.urandom(16)
+    with socket.socket(family, socket.SOCK_STREAM) as client:
+        client.settimeout(TIMEOUT_S)
+        try:
+            client.connect(where)
+            client.sendall(word)
+            while not _says(server, word):  # somebody else may have come by
+                pass
+            client.recv(1)  # b"": its FIN has arrived
+        except OSError:
+            return False
+        return True
+
+
+def _says(server: socket.socket, word: bytes) -> bool:
+    with server.accept()[0] as accepted:
+        accepted.settimeout(TIMEOUT_S)
+        try:
+            return accepted.recv(len(word), socket.MSG_WAITALL) == word
+        except OSError:
+            return False
+
+
+def _why_not_here(host: str) -> str:
+    return (
+        f"--master-addr {host} does not lead to this node, where rank 0 and its store run; give all nodes the address "
+        "of the one with --node-rank 0"
+    )
+
+
+def _why_taken(port: int, error: OSError) -> str:
+    return (
+        f"--master-port {port} is in use on this node, so rank 0's store cannot listen there ({error.strerror}); by "
+        f"what is not known here ('ss -ltnp' tells root): stop that, or give all nodes another --master-port"
+    )
 
 
 def reserve_port(address: str) -> int:
@@ -73,6 +188,19 @@ def reachable_address(host: str, port: int | None, local_addr: str | None = None
 
 
 def literal(local_addr: str) -> str:
+    """Return --local-addr as an address; AddressError when it is no address of this machine."""
+    address = _address_of(local_addr)
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+    except OSError as error:
+        raise AddressError(
+            f"--local-addr {local_addr} is not an address of this machine ({error.strerror}); `ip addr` shows them"
+        ) from error
+    return address
+
+
+def _address_of(local_addr: str) -> str:
     try:
         import ipaddress  # not needed by a single node, which starts sooner without
 

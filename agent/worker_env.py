@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ..rendezvous.records import Job, Roster
 from .spec import JobSpec
 
-_OURS = ("PET_", "REMUSTER_", "TORCHELASTIC_")  # settings of agents: those that are not set for the rank are taken away
+_OURS = ("REMUSTER_", "TORCHELASTIC_")  # settings of agents: those that are not set for the rank are taken away
 _MACRO = r"\$\$|\$\{local_rank\}|\$local_rank(?![_a-zA-Z0-9])"  # compiled when it is used
 
 _ENV_NAME = r"[A-Z][A-Z0-9_]*\Z"

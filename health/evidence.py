@@ -69,9 +69,10 @@ class Told(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """The agent could not do its part (no port, no log directory, …), in words."""
+    """The agent could not do its part (no port, no log directory, …), in words, and the class that fits, if any."""
 
     what: str
+    cls: str = ""
 
 
 Fact = RankExit | StartError | Fenced | GuardianDied | Left | Told | Fault

@@ -27,6 +27,7 @@ LEAVE = "leave"
 KEEPER_KILLED = 9  # of Left: nobody can ask a node to leave by SIGKILL, so it stands for the keeper's end
 READ_RANKS = 256  # ends whose text is read, by order of arrival: bounds the time of one judgement
 NOTES = 8
+LINE, SENTENCE = 200, 500  # characters: of somebody's output in a sentence; of a sentence of our own in another
 # Classes that mean something else when only one node of several shows them: its image or its mounts differ.
 ONE_NODE = frozenset({
     "user_import", "user_data_missing", "user_permission", "env_library_mismatch", "network_config",
@@ -146,8 +147,8 @@ def _without_words(evidence: RoundEvidence, nodes: list[NodeEvidence]) -> list[_
                     causes.append(_plain((node.order, at_s, 0), "killed_unknown", node.node, why, "guardian died", -9))
                 case StartError():
                     causes.append(_start(evidence, nodes, node, fact))
-                case Fault(what):
-                    causes.append(_fault(node, what))
+                case Fault():
+                    causes.append(_fault(node, fact))
                 case _:
                     pass
     return causes
@@ -194,11 +195,12 @@ def _start(evidence: RoundEvidence, nodes: list[NodeEvidence], node: NodeEvidenc
     return replace(cause, standing=Standing.EXPLICIT, verdict=verdict)
 
 
-def _fault(node: NodeEvidence, what: str) -> _Cause:
-    hit = max(match(what.split("\n")), key=lambda hit: hit.weight, default=None)
-    name = hit.cls if hit and hit.cls else "exit_unknown"
-    sentence = f"the agent on {node.node} could not do its part: {_short(what)}"
-    return _plain((node.order, 0.0, 0), name, node.node, sentence, f"fault: {_short(what)}", 1)
+def _fault(node: NodeEvidence, fault: Fault) -> _Cause:
+    hit = max(match(fault.what.split("\n")), key=lambda hit: hit.weight, default=None)
+    name = find(fault.cls or (hit.cls if hit else "")).name
+    what = _short(fault.what, SENTENCE)
+    return _plain((node.order, 0.0, 0), name, node.node, f"the agent on {node.node} could not do its part: {what}",
+                  f"fault: {_short(fault.what)}", 1)  # fmt: skip
 
 
 def _left(nodes: list[NodeEvidence]) -> _Cause | None:
@@ -285,6 +287,6 @@ def _bounded(notes: list[str]) -> tuple[str, ...]:
     return (*notes[:NOTES], f"and {more} more") if more > 0 else tuple(notes)
 
 
-def _short(text: str, limit: int = 200) -> str:
+def _short(text: str, limit: int = LINE) -> str:
     text = " ".join(text.split())
     return text if len(text) <= limit else text[: limit - 1] + "…"

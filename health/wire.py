@@ -150,7 +150,7 @@ def _fact(item: Mapping[str, object]) -> Fact:
         case "told":
             return Told(_float(item, "at_s"))
         case "fault":
-            return Fault(_text(item, "what"))
+            return Fault(_text(item, "what"), _text(item, "cls"))
         case other:
             raise BadEvidence(f"evidence: unknown kind of fact {str(other)[:40]!r}")
 

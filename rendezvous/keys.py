@@ -40,14 +40,23 @@ class Keys:
         return self.prefix + "leader"
 
     @property
+    def terms(self) -> str:
+        """What every node of the launch must have been given alike."""
+        return self.prefix + "terms"
+
+    @property
     def nodes(self) -> str:
         return self.prefix + "nodes/"
 
     def node(self, node: NodeId) -> str:
         return self.nodes + node
 
+    @property
+    def rosters(self) -> str:
+        return self.prefix + "rounds/"
+
     def roster(self, n: Round) -> str:
-        return f"{self.prefix}rounds/{n:010d}"
+        return f"{self.rosters}{n:010d}"
 
     def history(self, n: Round) -> str:
         """Where round ``n`` resumed from; kept for the life of the job (it is what makes a token stale)."""

@@ -13,15 +13,16 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from . import writes
-from .membership import choose
-from .records import Cause, Job, NodeId, Outcome, Phase, ResumePoint, Roster, Round
+from .errors import BadRecord
+from .membership import choose, lack, vacant
+from .records import Cause, Job, NodeId, Outcome, Phase, ResumePoint, Roster, Round, unusable
 from .snapshot import Report, Snapshot, Who, candidates
 from .store import Range, TxnResult, WatchBatch
 from .writes import Charge, Kind, Own, Seen, Write
 
 TOO_FEW = 75  # DESIGN §9: too few nodes, worth a requeue
 NEVER_FORMED = 69  # the group could not be formed
-NO_ROSTER_S = 60.0  # between two looks at a run whose roster is missing
+STOP_S = 600.0  # for a member whose lease lives to prove its ranks dead: longer than any grace
 AGAIN_S = 0.2  # pause before a write of unknown outcome is tried again
 
 
@@ -140,7 +141,13 @@ class Depose(NamedTuple):
     reason: str
 
 
-Action = Submit | Conclude | SelectResume | Wake | Depose
+class Abandon(NamedTuple):
+    """Nobody can lead this run any further: this agent must end, for the reason given."""
+
+    reason: str
+
+
+Action = Submit | Conclude | SelectResume | Wake | Depose | Abandon
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +196,10 @@ def step(s: Leader, event: Event) -> tuple[Leader, tuple[Action, ...]]:
             return s, ()
         case Tick():
             pass
-    return _decide(s, event.at)
+    try:
+        return _decide(s, event.at)
+    except BadRecord as error:
+        return replace(s, token=0), (Abandon(unusable(error)),)
 
 
 def _decide(s: Leader, at: float) -> tuple[Leader, tuple[Action, ...]]:
@@ -197,6 +207,9 @@ def _decide(s: Leader, at: float) -> tuple[Leader, tuple[Action, ...]]:
         return s, ()
     if s.view.token() != s.token:
         return replace(s, token=0), (Depose("the leader key is no longer this agent's"),)
+    mine = s.view.tree.get(s.view.keys.node(s.own.node))
+    if mine is None or mine.lease != s.own.inc:  # it goes together with the leader key, or somebody has been at it
+        raise BadRecord(f"{s.view.keys.node(s.own.node)} does not hang on the lease of this agent, which leads")
     seen = s.view.job()
     if seen is None or seen.mod == s.busy:
         return s, ()
@@ -232,11 +245,6 @@ def _submit(s: Leader, seen: Seen, write: Write) -> tuple[Leader, tuple[Action, 
     return replace(s, busy=seen.mod, writing=write.kind), (Submit(write),)
 
 
-def _absent(s: Leader, roster: Roster) -> tuple[NodeId, ...]:
-    nodes = s.view.nodes()
-    return tuple(m.node for m in roster.members if (x := nodes.get(m.node)) is None or x.record.inc != m.inc)
-
-
 def _conclude(
     s: Leader, seen: Seen, roster: Roster, lost: tuple[NodeId, ...], done: bool
 ) -> tuple[Leader, tuple[Action, ...]]:
@@ -262,21 +270,19 @@ def _conclude(
     return replace(s, asked=("judge", n)), (ask,)
 
 
-def _no_roster(n: Round, formed: Round, at: float) -> Wake:
-    """Whose ranks must be dead is not known, so nothing may be started: somebody has written in our keys."""
-    why = f"round {n}: the roster of round {formed} is not in the store; start again under another run id"
-    return Wake(at + NO_ROSTER_S, why)
+def _members(s: Leader, seen: Seen) -> Roster:
+    """Return the roster of a round that has formed."""
+    roster = s.view.roster(seen.job)
+    assert roster is not None  # the record says that it has
+    return roster
 
 
 def _running(s: Leader, seen: Seen, at: float) -> tuple[Leader, tuple[Action, ...]]:
-    n = seen.job.round
-    roster = s.view.roster(n)
-    if roster is None:
-        return s, (_no_roster(n, n, at),)
+    n, roster = seen.job.round, _members(s, seen)
     if s.stamps.started is None and set(s.view.reports("started", n)) >= {m.who for m in roster.members}:
         s = replace(s, stamps=replace(s.stamps, started=at))
     finished: set[Who] = set(s.view.reports("finished", n))
-    gone = set(_absent(s, roster))
+    gone = set(s.view.absent(roster))
     lost = [m for m in roster.members if m.node in gone and m.who not in finished]
     if lost:
         cause = Cause("lost", lost[0].node, lost[0].inc)
@@ -290,12 +296,9 @@ def _running(s: Leader, seen: Seen, at: float) -> tuple[Leader, tuple[Action, ..
 
 
 def _stopping(s: Leader, seen: Seen, at: float) -> tuple[Leader, tuple[Action, ...]]:
-    n = seen.job.round
-    roster = s.view.roster(n)
-    if roster is None:
-        return s, (_no_roster(n, n, at),)
+    n, roster = seen.job.round, _members(s, seen)
     nodes = s.view.nodes()
-    gone = set(_absent(s, roster))
+    gone = set(s.view.absent(roster))
     slow = [m.node for m in roster.members if m.node not in gone and nodes[m.node].record.ready <= n]
     until = s.since + s.limits.gather_s
     if slow and at < until:
@@ -317,24 +320,24 @@ def _forming(s: Leader, seen: Seen, at: float) -> tuple[Leader, tuple[Action, ..
     job = seen.job
     n = job.round
     nodes = s.view.nodes()
-    last = s.view.roster(job.formed) if job.formed else None
-    if job.formed and last is None:
-        return s, (_no_roster(n, job.formed, at),)
+    last = s.view.roster(job)
     if last is not None:
-        gone = set(_absent(s, last))
+        gone = set(s.view.absent(last))
         alive = [m.node for m in last.members if m.node not in gone and nodes[m.node].record.ready < n]
         if alive:  # their ranks of an earlier round may live: nobody replaces them before they answer or are gone
-            return s, (Wake(at + s.limits.gather_s, f"round {n}: waiting for {', '.join(alive)} to stop"),)
+            return _wait_for(s, n, ", ".join(alive), at)
     again = job.round > job.first
     ready = candidates(nodes, n)
     roster = choose(last if again else None, ready, job.max_nodes)._replace(round=n)
     count = len(roster.members)
-    if count < job.min_nodes:
+    places = vacant(roster, job.min_nodes, job.max_nodes)
+    if count < job.min_nodes or places:
         s = replace(s, enough_since=None)
         until = s.since + s.limits.join_timeout_s
         if at >= until:
-            return _too_few(s, seen, count, len(ready))
-        return s, (Wake(until, f"round {n}: {count} of {job.min_nodes} nodes are ready; waiting for more"),)
+            return _too_few(s, seen, roster, places)
+        why = "; ".join(filter(None, (f"{count} of {job.min_nodes} nodes are ready", lack(roster, places))))
+        return s, (Wake(until, f"round {n}: {why}; waiting for more"),)
     since = at if s.enough_since is None else s.enough_since
     s = replace(s, enough_since=since)
     known = again and len(ready) == len(nodes)
@@ -359,12 +362,25 @@ def _close(s: Leader, seen: Seen, roster: Roster) -> tuple[Leader, tuple[Action,
     return _submit(s, seen, write)
 
 
-def _too_few(s: Leader, seen: Seen, count: int, ready: int) -> tuple[Leader, tuple[Action, ...]]:
-    job = seen.job
+def _wait_for(s: Leader, n: Round, alive: str, at: float) -> tuple[Leader, tuple[Action, ...]]:
+    if at < s.since + STOP_S:
+        return s, (Wake(s.since + STOP_S, f"round {n}: waiting for {alive} to stop"),)
+    why = f"round {n}: {alive} kept the lease for {STOP_S:g} s and did not stop; see to it there, then start again"
+    return replace(s, token=0), (Abandon(why),)
+
+
+def _too_few(s: Leader, seen: Seen, roster: Roster, places: tuple[int, ...]) -> tuple[Leader, tuple[Action, ...]]:
+    job, count, left = seen.job, len(roster.members), len(roster.spares)
     code = TOO_FEW if job.round > job.first else NEVER_FORMED
-    waited = f"{s.limits.join_timeout_s:g} s"
-    sentence = f"only {count} of at least {job.min_nodes} nodes were ready after {waited}; start more nodes"
-    if ready > count:
-        left = ready - count
+    few = (
+        f"only {count} of at least {job.min_nodes} nodes were ready"
+        if count < job.min_nodes
+        else "no round could begin"
+    )
+    wanted = lack(roster, places)
+    sentence = f"{few} after {s.limits.join_timeout_s:g} s; {wanted or 'start more nodes'}"
+    if wanted:
+        sentence = f"{sentence}; start each node with a --node-rank of its own"
+    elif left:
         sentence = f"{sentence} ({left} more had other numbers of ranks than those they would have replaced)"
     return _submit(s, seen, writes.fail(s.view.keys, s.own, s.token, seen, Outcome(code, sentence, "rdzv_lost"), None))

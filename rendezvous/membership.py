@@ -1,15 +1,19 @@
 """Who runs in a round, in which place, and who joins how. Pure; called by the leader and by a joining agent.
 
 Ranks are sticky: survivors keep their place, holes are filled in join order. A node that takes a hole must have the
-slots of the one it replaces; growth beyond the last size takes anybody.
+slots of the one it replaces; growth beyond the last size takes anybody. Where nodes ask for their places (static), each
+has the one it asks for, or none.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from typing import NamedTuple
 
-from .records import Job, Member, Outcome, Phase, Roster, Round
+from .records import Job, Member, Outcome, Phase, Roster, Round, Terms
+
+NAMED = 3  # places or nodes that a sentence lists; it must fit into the job record
 
 REMEMBERED = 8  # launches; an agent that is later than that by so many is somebody else's trouble
 _AGAIN = (
@@ -68,12 +72,19 @@ class Candidate(NamedTuple):
 
 
 def choose(last: Roster | None, ready: tuple[Candidate, ...], most: int) -> Roster:
-    """Return members in rank order and spares; the caller sets the round and checks the minimum.
+    """Return members in rank order and spares; the caller sets the round and checks the minimum and ``vacant``.
 
     ``last`` is the roster of the last formed round, or None when nobody's place is to be kept.
     """
-    order = sorted(ready, key=lambda c: (c.joined, c.member.node))
-    waiting = [c.member for c in order]
+    order = [c.member for c in sorted(ready, key=lambda c: (c.joined, c.member.node))]
+    asked = any(m.place >= 0 for m in order)
+    members = _by_place(last, order, most) if asked else _sticky(last, order, most)
+    chosen = {m.who for m in members}
+    return Roster(Round(0), tuple(members), tuple(m for m in order if m.who not in chosen))
+
+
+def _sticky(last: Roster | None, order: list[Member], most: int) -> list[Member]:
+    waiting = list(order)
     places = list(last.members) if last is not None else []
     seats: list[Member | None] = [next((m for m in waiting if m.who == place.who), None) for place in places]
     kept = {m.who for m in seats if m is not None}
@@ -86,6 +97,80 @@ def choose(last: Roster | None, ready: tuple[Candidate, ...], most: int) -> Rost
             seats[i] = fit
             waiting.remove(fit)
     growth = max(0, most - len(places))
-    members = [m for m in seats if m is not None][:most] + waiting[:growth]
-    chosen = {m.who for m in members}
-    return Roster(Round(0), tuple(members), tuple(c.member for c in order if c.member.who not in chosen))
+    return [m for m in seats if m is not None][:most] + waiting[:growth]
+
+
+def _by_place(last: Roster | None, order: list[Member], most: int) -> list[Member]:
+    """Give each place to the one that sat there, else to a later start of that node, else to the first that asks."""
+    sat = {m.place: m for m in last.members} if last is not None else {}
+    asking: dict[int, list[Member]] = {}
+    for m in order:
+        if 0 <= m.place < most:
+            asking.setdefault(m.place, []).append(m)
+    members: list[Member] = []
+    for place in sorted(asking):
+        members += _heirs(asking[place], sat.get(place))[:1]
+    return members
+
+
+def _heirs(asking: list[Member], before: Member | None) -> list[Member]:
+    if before is None:
+        return asking
+    fits = [m for m in asking if m.slots == before.slots]
+    return sorted(fits, key=lambda m: (m.who != before.who, m.node != before.node))
+
+
+def vacant(chosen: Roster, least: int, most: int) -> tuple[int, ...]:
+    """Return the first few places that are missing for a round to begin; none where nodes do not ask for places.
+
+    All are needed when the size is fixed, else only the first, which hosts the ranks' store.
+    """
+    if all(m.place < 0 for m in chosen.members + chosen.spares):
+        return ()
+    taken = {m.place for m in chosen.members}
+    needed = (place for place in range(most if least == most else 1) if place not in taken)
+    return tuple(islice(needed, NAMED + 1))
+
+
+def lack(chosen: Roster, places: tuple[int, ...]) -> str:
+    """Say which of ``places`` nobody can take, and which several nodes ask for; '' when there is nothing to say."""
+    asking: dict[int, list[Member]] = {}
+    for m in chosen.members + chosen.spares:
+        if m.place >= 0:
+            asking.setdefault(m.place, []).append(m)
+    said: list[str] = []
+    unasked = [place for place in places if place not in asking]
+    if unasked:
+        said.append(f"no node with --node-rank {_listed([str(place) for place in unasked])} yet")
+    for place in [place for place in places if place in asking][:1]:
+        who = asking[place][0]
+        said.append(
+            f"{who.node[:64]} with --node-rank {place} has another number of ranks than the node it would replace"
+        )
+    for place in [place for place, several in sorted(asking.items()) if len(several) > 1][:1]:
+        names = _listed([m.node[:64] for m in asking[place]])
+        said.append(f"--node-rank {place} is given by {names}")
+    return "; ".join(said)
+
+
+def _listed(names: list[str]) -> str:
+    shown = names[:NAMED] + ["more"] * (len(names) > NAMED)
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def disagreement(given: tuple[tuple[str, str], ...], there: Terms) -> str:
+    """Say in what a joining node was given something else than the node that began the launch; '' when in nothing."""
+    here, said = dict(given), dict(there.said)
+    if set(here) != set(said):
+        odd = min(set(here) ^ set(said))[:64]
+        return (
+            f"the run (begun by node {there.by[:64]}) was begun by another version of remuster, which compares other "
+            f"things than this one ({odd!r} is one of them); install the same version on all nodes"
+        )
+    for name, value in given:
+        if value != said[name]:
+            return (
+                f"this node was given {name} {value}, the run (begun by node {there.by[:64]}) has {said[name][:300]}; "
+                "give all nodes the same command line, or this one another --rdzv-id"
+            )
+    return ""

@@ -1,21 +1,27 @@
 """The values kept in the store, and their bytes. Pure; the only place that knows how a record is spelled.
 
-A record from a newer version, or one that does not parse, raises ``BadRecord``: an agent refuses, it never guesses.
+A record from another version, or one that does not parse or contradicts itself, raises ``BadRecord``: an agent refuses,
+it never guesses. Whoever can write to the store may have written it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple, NewType, cast
 
 from .errors import BadRecord
+from .reader import LARGEST, Reader, parse
 
 SCHEMA = 1
 MAX_BYTES = 1 << 20  # etcd refuses requests above 1.5 MiB; nothing of ours comes near
+MAX_NODE_BYTES = 1 << 14
+MAX_ROUND = 10**9  # fits into the padded keys of ``keys.py``
+MAX_NODES = 10**6
+MAX_SLOTS = 1 << 16
+NO_PLACE = -1
 
 NodeId = NewType("NodeId", str)
 Round = NewType("Round", int)
@@ -44,6 +50,7 @@ class Member(NamedTuple):
     machine: str
     slots: int
     address: str
+    place: int = NO_PLACE  # the group rank that it asks for (static)
 
     @property
     def who(self) -> tuple[NodeId, Incarnation]:
@@ -147,9 +154,17 @@ class Node:
     ready: Round
     pid: int = 0  # the agent's, for the next start on the same machine
     start: str = ""  # its start time in ticks since boot: tells the pid from its successor
+    place: int = NO_PLACE  # the group rank that it asks for (static)
 
 
-def encode(record: Job | Roster | Node) -> bytes:
+class Terms(NamedTuple):
+    """What every node of a launch must have been given alike, as the node that began it was: (what, value) in words."""
+
+    by: NodeId
+    said: tuple[tuple[str, str], ...]
+
+
+def encode(record: Job | Roster | Node | Terms) -> bytes:
     """Return the record's bytes: compact JSON with a schema number."""
     body = _plain(record)
     assert isinstance(body, dict)
@@ -167,146 +182,120 @@ def _plain(value: object) -> object:
     return [_plain(v) for v in cast("tuple[object, ...]", value)]
 
 
-class _Reader:
-    """Takes typed fields out of a parsed record, and says which one is wrong."""
-
-    def __init__(self, body: Mapping[str, object], what: str) -> None:
-        self.body = body
-        self.what = what
-
-    def get(self, name: str, kind: type) -> object:
-        value = self.body.get(name)
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise BadRecord(f"{self.what}: field {name!r} is {type(value).__name__}, expected {kind.__name__}")
-        return value
-
-    def text(self, name: str) -> str:
-        return cast(str, self.get(name, str))
-
-    def number(self, name: str) -> int:
-        return cast(int, self.get(name, int))
-
-    def items(self, name: str) -> list[object]:
-        return cast("list[object]", self.get(name, list))
-
-    def sub(self, name: str) -> _Reader | None:
-        if self.body.get(name) is None:
-            return None
-        return _Reader(cast("dict[str, object]", self.get(name, dict)), f"{self.what}.{name}")
+def unusable(error: BadRecord) -> str:
+    """Say that a run cannot be served with what stands in the store, and what to do."""
+    return f"the store holds what cannot be used: {error}; mend or delete it, or start again under another --rdzv-id"
 
 
-def _open(raw: bytes, what: str) -> _Reader:
-    if len(raw) > MAX_BYTES:
-        raise BadRecord(f"{what}: {len(raw)} bytes, more than {MAX_BYTES}")
-    try:
-        body: object = json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise BadRecord(f"{what}: not JSON ({type(error).__name__})") from error
-    if not isinstance(body, dict):
-        raise BadRecord(f"{what}: not an object")
-    reader = _Reader(cast("dict[str, object]", body), what)
-    version = reader.number("v")
-    if version > SCHEMA:
-        raise BadRecord(f"{what}: written by a newer remuster (schema {version}, this one knows {SCHEMA})")
-    return reader
-
-
-def _pairs(reader: _Reader, name: str, kind: type) -> tuple[tuple[str, object], ...]:
-    out: list[tuple[str, object]] = []
-    for item in reader.items(name):
-        pair = cast("list[object]", item) if isinstance(item, list) else []
-        if len(pair) != 2 or not isinstance(pair[0], str) or not isinstance(pair[1], kind):
-            raise BadRecord(f"{reader.what}: field {name!r} holds a malformed pair")
-        out.append((pair[0], pair[1]))
-    return tuple(out)
-
-
-def _texts(reader: _Reader, name: str) -> tuple[str, ...]:
-    items = reader.items(name)
-    if not all(isinstance(item, str) for item in items):
-        raise BadRecord(f"{reader.what}: field {name!r} holds something else than text")
-    return tuple(cast("list[str]", items))
-
-
-def _member(item: object, what: str) -> Member:
-    if not isinstance(item, dict):
-        raise BadRecord(f"{what}: a member is not an object")
-    r = _Reader(cast("dict[str, object]", item), what)
-    return Member(
-        NodeId(r.text("node")), Incarnation(r.number("inc")), r.text("machine"), r.number("slots"), r.text("address")
-    )
-
-
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=64)
 def decode_job(raw: bytes) -> Job:
     """Parse the job record; BadRecord when it is not one."""
-    r = _open(raw, "job")
+    r = parse(raw, "job", MAX_BYTES, SCHEMA)
     try:
         phase = Phase(r.text("phase"))
     except ValueError as error:
-        raise BadRecord(f"job: unknown phase {r.text('phase')!r}") from error
-    if phase.over and r.body.get("outcome") is None:
+        raise BadRecord(f"job: unknown phase {r.text('phase')[:20]!r}") from error
+    if phase.over and not r.has("outcome"):
         raise BadRecord(f"job: phase {phase.value} without an outcome")
-    resume, cause, outcome, memory = r.sub("resume"), r.sub("cause"), r.sub("outcome"), r.sub("memory")
+    cause, memory = r.sub("cause"), r.sub("memory")
+    least = r.number("min_nodes", 1, MAX_NODES)
+    n = r.number("round", 1, MAX_ROUND)
     return Job(
         phase=phase,
-        round=Round(r.number("round")),
-        min_nodes=r.number("min_nodes"),
-        max_nodes=r.number("max_nodes"),
+        round=Round(n),
+        min_nodes=least,
+        max_nodes=r.number("max_nodes", least, MAX_NODES),
         launch=r.text("launch"),
-        past=_texts(r, "past"),
-        first=Round(r.number("first")),
-        formed=Round(r.number("formed")),
-        master=r.text("master"),
-        resume=None
-        if resume is None
-        else ResumePoint(
-            resume.text("path"),
-            resume.number("step"),
-            resume.text("format"),
-            resume.text("verified"),
-            cast("tuple[tuple[str, str], ...]", _pairs(resume, "env", str)),
-        ),
-        cause=None if cause is None else Cause(cause.text("kind"), cause.text("node"), cause.number("inc")),
-        outcome=None
-        if outcome is None
-        else Outcome(
-            outcome.number("exit_code"),
-            outcome.text("sentence"),
-            outcome.text("cls"),
-            outcome.text("node"),
-            outcome.number("rank"),
-        ),
-        spent=cast("tuple[tuple[str, int], ...]", _pairs(r, "spent", int)),
-        charged=r.number("charged"),
+        past=r.texts("past", 64),
+        first=Round(r.number("first", 1, n)),
+        formed=Round(_formed(r, phase, n)),
+        master=_master(r),
+        resume=_resume(r.sub("resume")),
+        cause=None if cause is None else Cause(cause.text("kind"), cause.text("node"), cause.number("inc", 0, LARGEST)),
+        outcome=_outcome(r.sub("outcome"), int(phase is Phase.FAILED)),
+        spent=r.numbers_of("spent", 256, 0, LARGEST),
+        charged=r.number("charged", 0, LARGEST),
         memory=Memory()
         if memory is None
-        else Memory(memory.text("fingerprint"), memory.number("step"), memory.number("free")),
+        else Memory(memory.text("fingerprint"), memory.number("step", -1, LARGEST), memory.number("free", 0, LARGEST)),
     )
 
 
-@lru_cache(maxsize=4096)
+def _formed(r: Reader, phase: Phase, n: int) -> int:
+    """Read the last formed round: this one once it runs, an earlier one while it is forming."""
+    match phase:
+        case Phase.FORMING:
+            return r.number("formed", 0, n - 1)
+        case Phase.FAILED:
+            return r.number("formed", 0, n)
+        case _:
+            return r.number("formed", n, n)
+
+
+def _master(r: Reader) -> str:
+    master = r.plain("master")
+    host, _, port = master.rpartition(":")
+    if master and not (host and port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 1 << 16):
+        raise BadRecord(f"{r.what}: field 'master' is {master[:64]!r}, not HOST:PORT")
+    return master
+
+
+def _resume(r: Reader | None) -> ResumePoint | None:
+    if r is None:
+        return None
+    env = r.plain_of("env", 1024)
+    return ResumePoint(r.plain("path"), r.number("step", -1, LARGEST), r.text("format"), r.text("verified"), env)
+
+
+def _outcome(r: Reader | None, least: int) -> Outcome | None:
+    if r is None:
+        return None
+    rank = r.number("rank", -LARGEST, LARGEST)  # as the evidence has it
+    return Outcome(r.number("exit_code", least, 255), r.text("sentence"), r.text("cls"), r.text("node"), rank)
+
+
+@lru_cache(maxsize=8)
 def decode_roster(raw: bytes) -> Roster:
     """Parse a round's roster; BadRecord when it is not one."""
-    r = _open(raw, "roster")
-    return Roster(
-        Round(r.number("round")),
-        tuple(_member(m, "roster.members") for m in r.items("members")),
-        tuple(_member(m, "roster.spares") for m in r.items("spares")),
+    r = parse(raw, "roster", MAX_BYTES, SCHEMA)
+    n = Round(r.number("round", 1, MAX_ROUND))
+    members, spares = (tuple(_member(m) for m in r.subs(name, MAX_NODES)) for name in ("members", "spares"))
+    if not members:
+        raise BadRecord("roster: no members")
+    if len({m.node for m in members + spares}) < len(members + spares):
+        raise BadRecord("roster: it names a node twice")
+    return Roster(n, members, spares)
+
+
+def _member(r: Reader) -> Member:
+    return Member(
+        NodeId(r.text("node")),
+        Incarnation(r.number("inc", 1, LARGEST)),
+        r.text("machine"),
+        r.number("slots", 1, MAX_SLOTS),
+        r.text("address"),
+        r.number("place", NO_PLACE, MAX_NODES, absent=NO_PLACE),
     )
 
 
 @lru_cache(maxsize=4096)
 def decode_node(raw: bytes) -> Node:
     """Parse a node's record; BadRecord when it is not one."""
-    r = _open(raw, "node")
+    r = parse(raw, "node", MAX_NODE_BYTES, SCHEMA)
     return Node(
-        Incarnation(r.number("inc")),
+        Incarnation(r.number("inc", 1, LARGEST)),
         r.text("machine"),
         r.text("boot"),
         r.text("address"),
-        r.number("slots"),
-        Round(r.number("ready")),
-        r.number("pid"),
+        r.number("slots", 1, MAX_SLOTS),
+        Round(r.number("ready", 0, MAX_ROUND)),
+        r.number("pid", 0, 1 << 31),
         r.text("start"),
+        r.number("place", NO_PLACE, MAX_NODES, absent=NO_PLACE),
     )
+
+
+def decode_terms(raw: bytes) -> Terms:
+    """Parse the terms of a launch; BadRecord when they are none."""
+    r = parse(raw, "terms", MAX_NODE_BYTES, SCHEMA)
+    return Terms(NodeId(r.text("by")), r.plain_of("said", 64))

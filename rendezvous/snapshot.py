@@ -5,20 +5,21 @@ Level, not edge: the leader compares what stands here, so a loss that happened b
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar, cast
 
 from .errors import BadRecord
 from .keys import Keys
 from .membership import Candidate
-from .records import Incarnation, Member, Node, NodeId, Roster, Round, decode_job, decode_node, decode_roster
+from .reader import LARGEST
+from .records import Incarnation, Job, Member, Node, NodeId, Roster, Round, decode_job, decode_node, decode_roster
 from .store import KeyValue, Range, WatchBatch
 from .writes import Seen
 
-REPORTS = ("evidence", "started", "finished")
+LATEST = 10**11  # seconds since 1970; the clock's functions take no more
 Who = tuple[NodeId, Incarnation]
 
 
@@ -69,11 +70,28 @@ class Snapshot:
 
     def job(self) -> Seen | None:
         kv = self.tree.get(self.keys.job)
-        return None if kv is None else Seen(decode_job(kv.value), kv.mod_revision)
+        return None if kv is None else Seen(opened(kv, decode_job), kv.mod_revision)
 
-    def roster(self, formed: Round) -> Roster | None:
+    def roster(self, job: Job) -> Roster | None:
+        """Return who ran in the last formed round, None when none was; BadRecord when the store tells otherwise.
+
+        A roster is written with the close of its round and deleted with that of the next. Without it nobody knows
+        whose ranks must be dead before a round may begin.
+        """
+        start, formed = self.keys.rosters, job.formed
+        names = (key[len(start) :] for key in self.tree if key.startswith(start))
+        newest = max((int(name) for name in names if _is_round(name)), default=0)
+        if newest > formed:
+            raise BadRecord(f"{self.keys.job} says that round {formed} was the last to form; there is one of {newest}")
+        if not formed:
+            return None
         kv = self.tree.get(self.keys.roster(formed))
-        return None if kv is None else decode_roster(kv.value)
+        if kv is None:
+            raise BadRecord(f"{self.keys.roster(formed)} is missing: who ran in round {formed}, the last that formed")
+        roster = opened(kv, decode_roster)
+        if roster.round != formed:
+            raise BadRecord(f"{kv.key}: it is that of round {roster.round}")
+        return roster
 
     def token(self) -> int:
         """Return the create revision of the leader key, 0 when there is none."""
@@ -89,36 +107,95 @@ class Snapshot:
             if key.startswith(start)
         }
 
+    def absent(self, roster: Roster) -> tuple[NodeId, ...]:
+        """Return the members whose incarnation holds no lease; BadRecord when a member's key cannot be read.
+
+        A key that somebody has written over tells nothing: its agent and its ranks may live.
+        """
+        out: list[NodeId] = []
+        for m in roster.members:
+            kv = self.tree.get(self.keys.node(m.node))
+            if kv is not None:
+                inc = opened(kv, decode_node).inc
+                if inc != kv.lease:
+                    raise BadRecord(f"{kv.key}: incarnation {inc:x} hangs on lease {kv.lease:x}")
+                if inc == m.inc:
+                    continue
+            out.append(m.node)
+        return tuple(out)
+
     def reports(self, kind: str, n: Round) -> dict[Who, Report]:
-        """Return the reports of ``kind`` about round ``n``, by node and incarnation."""
+        """Return the reports of ``kind`` about round ``n``, by node and incarnation; other keys are passed over."""
         start, _ = self.keys.reports(kind, n)
         out: dict[Who, Report] = {}
         for key, kv in self.tree.items():
             if key.startswith(start):
                 node, _, inc = key[len(start) :].rpartition("@")
-                with contextlib.suppress(ValueError):  # no report of ours: whoever wrote it is passed over
+                if 0 < len(inc) <= 16 and not inc.strip("0123456789abcdef"):
                     out[NodeId(node), Incarnation(int(inc, 16))] = Report(kv.value, kv.create_revision)
         return out
 
     def history(self) -> tuple[tuple[Round, bytes], ...]:
-        """Return what each formed round resumed from, oldest first, as the bytes written at its close."""
+        """Return what each formed round resumed from, oldest first, as the bytes written at its close.
+
+        What no close has written is passed over: no round then resumed from there, as far as anybody can tell.
+        """
         start = f"{self.keys.prefix}history/"
         found = sorted((key[len(start) :], kv.value) for key, kv in self.tree.items() if key.startswith(start))
-        return tuple((Round(int(name)), value) for name, value in found if name.isascii() and name.isdigit())
+        return tuple((Round(int(name)), value) for name, value in found if _is_round(name) and _is_history(value))
+
+
+_Record = TypeVar("_Record")
+
+
+def opened(kv: KeyValue, decode: Callable[[bytes], _Record]) -> _Record:
+    """Decode a key's value; a BadRecord names the key."""
+    try:
+        return decode(kv.value)
+    except BadRecord as error:
+        raise BadRecord(f"{kv.key}: {error}") from error
+
+
+def _is_round(name: str) -> bool:
+    return len(name) == 10 and name.isascii() and name.isdigit()
+
+
+def _is_history(value: bytes) -> bool:
+    try:
+        entry: object = json.loads(value)
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(entry, dict):
+        return False
+    fields = cast("dict[str, object]", entry)
+    step, refused, wall = fields.get("step"), fields.get("refused"), fields.get("wall", 0.0)
+    pairs = cast("list[object]", refused) if isinstance(refused, list) else [refused]
+    return (
+        isinstance(step, int)
+        and -1 <= step <= LARGEST
+        and isinstance(wall, (int, float))
+        and 0 <= wall < LATEST
+        and all(isinstance(pair, list) and len(cast("list[object]", pair)) == 2 for pair in pairs)
+    )
 
 
 def _node(kv: KeyValue) -> Node:
-    """Read a node's record. One that cannot be read is there, as its lease says, and never ready: it is waited for."""
+    """Read a node's record. One that cannot be read is there, as its lease says, and never ready: it is passed over."""
     try:
-        return decode_node(kv.value)
+        record = decode_node(kv.value)
     except BadRecord:
+        record = None
+    if record is None or record.inc != kv.lease:
         return Node(Incarnation(kv.lease), "", "", "", 0, Round(0))
+    return record
 
 
 def candidates(nodes: Mapping[NodeId, Standby], n: Round) -> tuple[Candidate, ...]:
     """Return the nodes that may be chosen for round ``n``: those with ready ≥ n."""
     return tuple(
-        Candidate(Member(node, s.record.inc, s.record.machine, s.record.slots, s.record.address), s.joined)
+        Candidate(
+            Member(node, s.record.inc, s.record.machine, s.record.slots, s.record.address, s.record.place), s.joined
+        )
         for node, s in nodes.items()
         if s.record.ready >= n
     )

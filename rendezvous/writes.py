@@ -12,7 +12,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from .keys import Keys
-from .records import Cause, Incarnation, Job, Memory, Node, NodeId, Outcome, Phase, Roster, Round, encode
+from .records import Cause, Incarnation, Job, Memory, Node, NodeId, Outcome, Phase, Roster, Round, Terms, encode
 from .store import Compare, Delete, Field, Get, Op, Put, Txn
 
 
@@ -68,14 +68,21 @@ def _leading(keys: Keys, token: int) -> Compare:
     return Compare(keys.leader, Field.CREATE, token)
 
 
-def join(keys: Keys, own: Own, record: Node, mod: int, new: Job | None) -> Write:
-    """Enter ``nodes/``, absent until now, if ``job`` still stands at ``mod`` (0 = absent); write ``new`` with it.
+class Begin(NamedTuple):
+    """What the node that begins a launch writes with its join."""
+
+    job: Job
+    terms: Terms
+
+
+def join(keys: Keys, own: Own, record: Node, mod: int, begin: Begin | None) -> Write:
+    """Enter ``nodes/``, absent until now, if ``job`` still stands at ``mod`` (0 = absent); ``begin`` a launch with it.
 
     Answers with ``job`` and ``leader`` as they stand after it: the watch goes on from that revision.
     """
     then: tuple[Op, ...] = (Put(keys.node(own.node), encode(record), own.inc),)
-    if new is not None:
-        then += (Put(keys.job, encode(new)),)
+    if begin is not None:
+        then += (Put(keys.job, encode(begin.job)), Put(keys.terms, encode(begin.terms)))
     then += (Get(keys.job), Get(keys.leader))
     guards = (Compare(keys.node(own.node), Field.CREATE, 0), Compare(keys.job, Field.MOD, mod))
     otherwise = (Get(keys.job), Get(keys.node(own.node)))

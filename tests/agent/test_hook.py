@@ -190,8 +190,11 @@ async def test_a_good_function_may_print_and_import_what_it_likes(
         (command('print(\'{"path": "/no/such/place", "step": 1}\')'), "names '/no/such/place', which is not there"),
         (command("while True: print('x' * 10000)"), "printed more than 1048576 bytes and was killed"),
         (Command(("/no/such/program",)), "could not be started: No such file or directory"),
-        (Function("no_such_module_of_mine:f"), "ModuleNotFoundError: No module named 'no_such_module_of_mine'"),
-        (Function("json:no_such"), "AttributeError"),
+        (Function("no_such_module_of_mine:f"), "there is no module 'no_such_module_of_mine' in .*; correct no_such_"),
+        (Function("json.no_such:f"), "1: there is no module 'json.no_such' in "),
+        (Function("json:no_such"), "1: there is no function 'no_such' in json; correct json:no_such"),
+        (Function("json:loads.no_such"), "1: there is no function 'loads.no_such' in json"),
+        (Function("builtins:set"), "1: set returned set, which cannot be put into JSON: "),
         (Function("json:loads"), "resume hook json:loads ended with exit code 1: TypeError"),
     ],
 )

@@ -24,8 +24,10 @@ from remuster.rendezvous.records import (
     ResumePoint,
     Roster,
     Round,
+    Terms,
     decode_job,
     decode_node,
+    decode_terms,
     encode,
 )
 from remuster.rendezvous.store import KeyValue, Put, Range, TxnResult
@@ -35,7 +37,8 @@ KEYS = Keys("run")
 ME, INC, OTHER = NodeId("a"), Incarnation(7), Incarnation(8)
 RECORD = Node(Incarnation(0), "m-a", "boot", "10.0.0.1", 2, Round(0))
 BEGIN = Job(Phase.FORMING, Round(1), 1, 2, "one")
-SETTINGS = Settings(KEYS, ME, RECORD, BEGIN, fresh=False, grace_s=5.0, patience_s=60.0)
+SAID = (("--nnodes", "1:2"), ("the script", "train.py"))
+SETTINGS = Settings(KEYS, ME, RECORD, BEGIN, fresh=False, grace_s=5.0, patience_s=60.0, held_s=17.0, terms=SAID)
 FORMING = replace(BEGIN, round=Round(3), formed=Round(2))
 RUNNING = replace(FORMING, phase=Phase.RUNNING, formed=Round(3), resume=ResumePoint("c", 1))
 MEETING = replace(RUNNING, master="10.0.0.1:500")
@@ -56,6 +59,15 @@ def own(ready: int, lease: int = INC, mod: int = 5) -> KeyValue:
     return KeyValue(KEYS.node(ME), encode(record), 4, mod, lease)
 
 
+def terms(by: str = "b", **changed: str) -> KeyValue:
+    said = tuple((what, changed.get(what.rpartition(" ")[2], value)) for what, value in SAID)
+    return KeyValue(KEYS.terms, encode(Terms(NodeId(by), said)), 1, 1)
+
+
+def roster_kv(roster: Roster) -> KeyValue:
+    return KeyValue(KEYS.roster(roster.round), encode(roster), 11, 11)
+
+
 LEADER = KeyValue(KEYS.leader, b"b@8", 3, 3, OTHER)
 
 
@@ -69,7 +81,7 @@ def in_round(job: Job = MEETING, roster: Roster = ROSTER, **changes: Any) -> Nod
     """Return a member of round 3 whose two ranks run."""
     live: dict[str, Any] = {
         "roster": roster,
-        "asked_roster": Round(3),
+        "seen": Round(3),
         "ranks": Ranks.LIVE,
         "round": Round(3),
         "started_at": 100.0,
@@ -118,6 +130,7 @@ def test_joins_an_empty_run_and_makes_the_job() -> None:
     state, out = run(state, words.Rereading(0.2, True, 1, None, None, None))
     assert said(out) == ["join(1)"]
     assert decode_job(put(written(out, Kind.JOIN), KEYS.job)) == BEGIN
+    assert decode_terms(put(written(out, Kind.JOIN), KEYS.terms)) == Terms(ME, SAID)
     state, out = run(state, ok(0.3, Kind.JOIN, 1, kv(BEGIN, 2), None, revision=2))
     assert (said(out), state.joined, state.ready) == (["watch", "lead(0)"], True, 1)
 
@@ -127,7 +140,7 @@ def test_joins_an_empty_run_and_makes_the_job() -> None:
 )
 def test_joins_with_what_it_can_promise(job: Job, ready: int) -> None:
     state = NodeState(SETTINGS, inc=INC, pending=frozenset({"reread"}))
-    _, out = run(state, words.Rereading(1.0, True, 9, kv(job, 9), None, None))
+    _, out = run(state, words.Rereading(1.0, True, 9, kv(job, 9), None, None, terms()))
     record = decode_node(put(written(out, Kind.JOIN), KEYS.node(ME)))
     assert (record.ready, record.inc) == (ready, INC)
 
@@ -141,15 +154,87 @@ def test_a_run_that_is_over_is_not_joined(job: Job, code: int) -> None:
     assert [a.code for a in out if isinstance(a, words.Exit)] == [code]
 
 
-def test_an_earlier_agent_of_the_same_machine_is_revoked_a_namesake_is_waited_for() -> None:
-    state = NodeState(SETTINGS, inc=INC, pending=frozenset({"reread"}))
-    _, out = run(state, words.Rereading(1.0, True, 9, None, own(1, OTHER), None))
+REREADING = NodeState(SETTINGS, inc=INC, pending=frozenset({"reread"}))
+
+
+def held(ready: int = 1, lease: int = OTHER, mod: int = 4) -> KeyValue:
+    """Return this node's name in the hands of another machine."""
+    record = replace(RECORD, inc=Incarnation(lease or 9), machine="m-z", address="10.0.0.9", ready=Round(ready))
+    return KeyValue(KEYS.node(ME), encode(record), 4, mod, lease)
+
+
+def ends(actions: list[words.Action]) -> list[tuple[int, str]]:
+    return [(a.code, a.sentence) for a in actions if isinstance(a, words.Exit)]
+
+
+def test_an_earlier_agent_of_the_same_machine_is_revoked() -> None:
+    _, out = run(REREADING, words.Rereading(1.0, True, 9, None, own(1, OTHER), None))
     assert [a.inc for a in out if isinstance(a, words.RevokeOld)] == [OTHER]
-    foreign = KeyValue(KEYS.node(ME), encode(replace(RECORD, inc=OTHER, machine="m-z")), 4, 4, OTHER)
-    waiting, out = run(state, words.Rereading(1.0, True, 9, None, foreign, None))
-    assert out == []
-    waiting, out = run(waiting, words.Tick(59.0), words.Rereading(59.9, True, 9, None, foreign, None))
-    assert said(out) == ["reread", "exit"]
+
+
+def test_a_name_that_another_machine_holds_is_waited_for_as_long_as_a_lease() -> None:
+    state, actions = node.step(REREADING, words.Rereading(1.0, True, 9, None, held(), None))
+    waits = [a.reason for a in actions if isinstance(a, words.Wake)]
+    assert waits[0] == "node name 'a' is held by another machine (10.0.0.9); waiting for 17 s until its lease ends"
+    state, out = run(state, words.Tick(17.0), words.Rereading(17.1, True, 9, None, held(), None))
+    assert said(out) == ["reread"]
+    _, out = run(state, words.Tick(17.6), words.Rereading(17.9, True, 9, None, held(), None))
+    ((code, sentence),) = ends(out)
+    assert code == 69
+    assert sentence == (
+        "node name 'a' is held by another machine (10.0.0.9), whose agent is alive, and this one is 10.0.0.1; "
+        "give this node another --local-addr, or stop the other one"
+    )
+    _, out = run(state, words.Tick(17.6), words.Rereading(17.9, True, 9, None, None, None))
+    assert said(out) == ["reread", "join(1)"]
+
+
+@pytest.mark.parametrize("later", [held(ready=2, mod=12), held(lease=99, mod=12)], ids=["wrote", "came"])
+def test_a_holder_that_is_seen_to_live_is_not_waited_for(later: KeyValue) -> None:
+    state, _ = run(REREADING, words.Rereading(1.0, True, 9, None, held(), None))
+    _, out = run(state, words.Tick(1.3), words.Rereading(1.4, True, 12, None, later, None))
+    assert [code for code, _ in ends(out)] == [69]
+
+
+def test_what_the_store_was_away_for_does_not_count() -> None:
+    state, _ = run(REREADING, words.Rereading(1.0, True, 9, None, held(), None), words.Tick(10.0))
+    state, _ = run(state, words.Rereading(12.0, False), words.Tick(30.0))
+    state, out = run(state, words.Rereading(30.1, True, 9, None, held(), None))
+    assert ends(out) == []  # its lease began anew when the store came back
+    _, out = run(state, words.Tick(59.8), words.Rereading(59.9, True, 9, None, held(), None))
+    assert [code for code, _ in ends(out)] == [69]  # but nobody waits for ever
+
+
+def test_a_name_that_hangs_on_no_lease_will_never_be_free() -> None:
+    _, out = run(REREADING, words.Rereading(1.0, True, 9, None, held(lease=0), None))
+    assert ends(out) == [
+        (69, "/remuster/run/nodes/a hangs on no lease, so no agent wrote it: delete it and start again")
+    ]
+
+
+# --- what all nodes must be given alike -----------------------------------------------------------------------------
+@pytest.mark.parametrize("job", [FORMING, RUNNING, STOPPING])
+def test_another_command_line_is_refused_before_anything_else(job: Job) -> None:
+    _, out = run(REREADING, words.Rereading(1.0, True, 9, kv(job, 9), held(), None, terms(script="other.py")))
+    why = "this node was given the script train.py, the run (begun by node b) has other.py; give all nodes the same"
+    ((code, sentence),) = ends(out)
+    assert (code, sentence.startswith(why)) == (2, True)
+    assert not [a for a in out if isinstance(a, words.Submit)]
+
+
+def test_a_new_launch_has_its_own_terms() -> None:
+    ended = replace(FAILED, launch="zero")
+    _, out = run(REREADING, words.Rereading(1.0, True, 9, kv(ended, 9), None, None, terms(script="other.py")))
+    assert decode_terms(put(written(out, Kind.JOIN), KEYS.terms)) == Terms(ME, SAID)
+
+
+def test_terms_that_are_gone_let_nobody_in_but_those_that_were_in() -> None:
+    _, out = run(REREADING, words.Rereading(1.0, True, 9, kv(FORMING, 9), None, None))
+    ((code, sentence),) = ends(out)
+    assert (code, "/remuster/run/terms is missing" in sentence) == (69, True)
+    back = replace(REREADING, launch="one")
+    _, out = run(back, words.Rereading(1.0, True, 9, kv(FORMING, 9), None, None))
+    assert said(out) == ["join(3)"]
 
 
 def test_an_answer_that_nobody_waits_for_joins_nothing() -> None:
@@ -177,7 +262,7 @@ def test_gives_up_when_the_store_stays_away() -> None:
 def test_the_first_node_publishes_the_address_and_all_start_on_it() -> None:
     state, out = run(joined(FORMING), words.JobSeen(1.0, kv(RUNNING, 11)))
     assert said(out) == ["readroster"]
-    state, out = run(state, words.RosterRead(1.1, Round(3), ROSTER))
+    state, out = run(state, words.RosterRead(1.1, Round(3), True, roster_kv(ROSTER), 11))
     assert said(out) == ["reserveport"]
     state, out = run(state, words.PortReserved(1.2, Round(3), "10.0.0.1:500"))
     assert decode_job(put(written(out, Kind.MASTER), KEYS.job)) == MEETING
@@ -200,16 +285,16 @@ def test_the_first_node_publishes_the_address_and_all_start_on_it() -> None:
     ids=["by name", "spare", "over", "again", "no lease"],
 )
 def test_nothing_is_started(changes: dict[str, Any]) -> None:
-    state = joined(MEETING, **({"roster": ROSTER, "asked_roster": Round(3)} | changes))
+    state = joined(MEETING, **({"roster": ROSTER, "seen": Round(3)} | changes))
     _, out = run(state, words.Tick(1.0))
     assert not [a for a in out if isinstance(a, words.Start)]
 
 
 def test_no_port_ends_the_round_in_words() -> None:
-    state = joined(RUNNING, roster=ROSTER, asked_roster=Round(3), pending=frozenset({"port"}))
+    state = joined(RUNNING, roster=ROSTER, pending=frozenset({"port"}))
     state, out = run(state, words.PortFailed(1.0, Round(3), "no port is free"))
     assert said(out) == ["collect", "stop(3)"]
-    assert state.facts == (Fault("no port is free"),)
+    assert state.facts == (Fault("no port is free", "port_in_use"),)
     assert decode_job(put(written(out, Kind.STOP), KEYS.job)).cause == Cause("failed", ME, INC)
 
 
@@ -235,7 +320,7 @@ def test_a_failed_rank_stops_the_round_and_is_described_before_ready() -> None:
 def test_the_grace_ends_in_a_kill_however_the_alarm_rang_before() -> None:
     state, _ = run(in_round(), words.JobSeen(110.0, kv(STOPPING, 11)))
     state, actions = node.step(state, words.Tick(111.0))
-    assert [a.at for a in actions if isinstance(a, words.Wake)] == [115.0]
+    assert min(a.at for a in actions if isinstance(a, words.Wake)) == 115.0
     state, out = run(state, words.Tick(115.0))
     assert said(out) == ["kill"]
     _, out = run(state, words.Tick(116.0))
@@ -272,7 +357,14 @@ def test_all_ranks_exit_zero() -> None:
 
 
 @pytest.mark.parametrize(
-    "job", [STOPPING, replace(FORMING, round=Round(4)), replace(RUNNING, round=Round(4)), FAILED, DONE]
+    "job",
+    [
+        STOPPING,
+        replace(FORMING, round=Round(4), formed=Round(3)),
+        replace(RUNNING, round=Round(4), formed=Round(4)),
+        FAILED,
+        DONE,
+    ],
 )
 def test_ranks_of_a_round_that_is_over_are_stopped(job: Job) -> None:
     state, out = run(in_round(), words.JobSeen(110.0, kv(job, 11)))
@@ -283,7 +375,9 @@ def test_ranks_of_a_round_that_is_over_are_stopped(job: Job) -> None:
 
 def test_an_end_that_was_seen_stays_the_end() -> None:
     state, _ = run(in_round(), words.JobSeen(110.0, kv(FAILED, 11)))
-    state, out = run(state, words.JobSeen(110.1, kv(replace(FORMING, round=Round(4), launch="two"), 12)))
+    state, out = run(
+        state, words.JobSeen(110.1, kv(replace(FORMING, round=Round(4), formed=Round(3), launch="two"), 12))
+    )
     assert out == []
     _, out = run(state, words.NothingLeft(111.0, Round(3)))
     assert words.Exit(3, "a bug", True) in out
@@ -357,14 +451,24 @@ def test_a_stop_that_came_too_late_leaves_it_at_that() -> None:
     assert state.job == Seen(STOPPING, 12)
 
 
+def test_an_answer_that_the_watch_has_overtaken_brings_no_leader_back() -> None:
+    state, out = run(joined(FORMING, leader=None, leader_at=29, pending=frozenset({"reread", "lead"})))
+    state, out = run(
+        state, words.LeaderSeen(1.0, None, 31), words.Rereading(1.1, True, 30, kv(FORMING, 10), own(3), LEADER)
+    )
+    assert state.leader is None
+    _, out = run(state, words.Wrote(1.2, Kind.LEAD, Round(0), INC, TxnResult(True, 32)), words.Tick(2.0))
+    assert said(out) == ["lead(0)"]
+
+
 # --- leading --------------------------------------------------------------------------------------------------------
 def test_leads_when_the_key_is_its_own() -> None:
-    state, out = run(joined(FORMING, ready=Round(3)), words.LeaderSeen(1.0, None), words.Tick(1.1))
+    state, out = run(joined(FORMING, ready=Round(3)), words.LeaderSeen(1.0, None, 19), words.Tick(1.1))
     assert said(out) == ["lead(0)"]
     mine = KeyValue(KEYS.leader, b"a@7", 31, 31, INC)
-    state, out = run(state, ok(1.2, Kind.LEAD, 0), words.LeaderSeen(1.3, mine))
+    state, out = run(state, ok(1.2, Kind.LEAD, 0), words.LeaderSeen(1.3, mine, 31))
     assert out == [words.Lead(31)]
-    _, out = run(state, words.LeaderSeen(1.4, mine))
+    _, out = run(state, words.LeaderSeen(1.4, mine, 31))
     assert out == []
 
 

@@ -83,7 +83,7 @@ def test_nccl_error_handling_is_inherited() -> None:
 
 def test_settings_of_agents_and_of_an_outer_launch_do_not_leak() -> None:
     outer = {
-        "PET_NNODES": "4",
+        "PET_NNODES": "4",  # torchrun leaves them, and some scripts read PET_NODE_RANK
         "REMUSTER_RESUME_FROM": "/old",
         "REMUSTER_TOKEN": "outer/1/f",
         "TORCHELASTIC_ERROR_FILE": "/outer/error.json",
@@ -92,7 +92,7 @@ def test_settings_of_agents_and_of_an_outer_launch_do_not_leak() -> None:
         "HOME": "/root",
     }
     env = rank_env(SPEC, RankPlace(JOB, ROSTER, 0, 0), "/logs/error.json", outer)
-    assert env.unset == ("PET_NNODES", "REMUSTER_RESUME_FROM", "TORCHELASTIC_SIGNALS_TO_HANDLE")
+    assert env.unset == ("REMUSTER_RESUME_FROM", "TORCHELASTIC_SIGNALS_TO_HANDLE")
     assert env.set["REMUSTER_TOKEN"] == "run-7/9/1a"
     assert env.set["TORCHELASTIC_ERROR_FILE"] == "/logs/error.json"
 
@@ -114,9 +114,15 @@ def test_the_way_back_in() -> None:
 
 
 @pytest.mark.parametrize(
-    ("master", "addr", "port"), [("[fd00::1]:29500", "fd00::1", "29500"), ("fd00::1:29500", "fd00::1", "29500")]
+    ("master", "addr", "port"),
+    [
+        ("[fd00::1]:29500", "fd00::1", "29500"),
+        ("fd00::1:29500", "fd00::1", "29500"),
+        ("node-0.cluster:29500", "node-0.cluster", "29500"),  # a name stays a name, as with torchrun
+        ("localhost:1", "localhost", "1"),
+    ],
 )
-def test_an_ipv6_master_is_written_without_brackets(master: str, addr: str, port: str) -> None:
+def test_the_master_is_written_as_given_but_for_brackets(master: str, addr: str, port: str) -> None:
     env = rank_env(SPEC, RankPlace(replace(JOB, master=master), ROSTER, 0, 0), "", {}).set
     assert (env["MASTER_ADDR"], env["MASTER_PORT"]) == (addr, port)
 

@@ -133,6 +133,8 @@ CASES: dict[str, tuple[RoundEvidence, str, str, int]] = {
     "no processes left": (round_of((StartError(0, 0, errno.EAGAIN, "python"),)), "resource_limit", "a", 0),
     "fault of the agent": (round_of((Fault("no log directory: [Errno 28] No space left on device: '/tmp/x'"),)),
                            "disk_full_local", "a", -1),
+    "fault of a class": (round_of((Fault("port 29500 is taken", "rdzv_closed"),)), "rdzv_closed", "a", -1),
+    "fault of no known class": (round_of((Fault("it is", "no_such_class"),)), "exit_unknown", "a", -1),
     "fault without a sign": (round_of((Fault("the start was refused"),)), "exit_unknown", "a", -1),
 }  # fmt: skip
 

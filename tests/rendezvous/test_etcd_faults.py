@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import shutil
-import subprocess
 import time
 from contextlib import aclosing
-from pathlib import Path
 
 import grpc.aio
 import pytest
-from etcd_server import EtcdCluster, EtcdServer, find_etcd, free_ports
+from etcd_server import EtcdCluster, EtcdServer, free_ports
 from store_watching import take
 
 from remuster.rendezvous.errors import LeaseNotFound, OutcomeUnknown, PermanentError, TransientError
@@ -254,107 +251,6 @@ async def test_something_that_is_no_etcd() -> None:
         await anext(store.watch("/a", None, 1))
     await store.close()
     await server.stop(None)
-
-
-def enable_auth(etcd: EtcdServer) -> None:
-    """Users root and worker; worker may use the keys below /mine/ only."""
-    for user in ("root", "worker"):
-        etcd.post("auth/user/add", {"name": user, "password": "secret"})
-    for role in ("root", "mine"):
-        etcd.post("auth/role/add", {"name": role})
-    keys = {"permType": "READWRITE", "key": "L21pbmUv", "range_end": "L21pbmUw"}  # /mine/ to /mine0
-    etcd.post("auth/role/grant", {"name": "mine", "perm": keys})
-    etcd.post("auth/user/grant", {"user": "root", "role": "root"})
-    etcd.post("auth/user/grant", {"user": "worker", "role": "mine"})
-    etcd.post("auth/enable", {})
-
-
-async def test_users_passwords_and_tokens(etcd: EtcdServer) -> None:
-    with pytest.raises(PermanentError, match="authentication off"):
-        await one_read(EtcdConfig((etcd.endpoint,), username="worker", password="secret"))
-    await asyncio.to_thread(enable_auth, etcd)
-    with pytest.raises(PermanentError, match="give a user name and password"):
-        await one_read(EtcdConfig((etcd.endpoint,)))
-    with pytest.raises(PermanentError, match="refused the user name or password"):
-        await one_read(EtcdConfig((etcd.endpoint,), username="worker", password="wrong"))
-
-    config = EtcdConfig((etcd.endpoint,), username="worker", password="secret")
-    assert "secret" not in repr(config)
-    store, other = EtcdStore(config), EtcdStore(config)
-    await asyncio.gather(*(store.txn(put(f"/mine/{i}")) for i in range(5)))
-    with pytest.raises(PermanentError, match="denied access"):
-        await store.range("/other")
-    with pytest.raises(PermanentError, match="denied access"):
-        await anext(store.watch("/other", None, 1))
-
-    await asyncio.to_thread(forget_tokens, etcd)
-    assert (await store.txn(put("/mine/a"))).succeeded
-    start = (await store.range("/mine/", "/mine0")).revision + 1
-    async with aclosing(store.watch("/mine/", "/mine0", start)) as watch:
-        following = asyncio.ensure_future(take(watch, 1))
-        await asyncio.to_thread(forget_tokens, etcd)
-        await asyncio.to_thread(etcd.kill)
-        await asyncio.to_thread(etcd.spawn)  # not start: its readiness check would be refused now
-        await settled(other, "/mine/b")
-        assert [event.key for event in await following] == ["/mine/b"]
-    await store.close()
-    await other.close()
-
-
-def forget_tokens(etcd: EtcdServer) -> None:
-    """A new password, the same as the old one: the server forgets the user's tokens."""
-    token = etcd.post("auth/authenticate", {"name": "root", "password": "secret"})["token"]
-    etcd.post("auth/user/changepw", {"name": "worker", "password": "secret"}, token=token)
-
-
-async def one_read(config: EtcdConfig) -> None:
-    store = EtcdStore(config)
-    try:
-        await store.range("/mine/a")
-    finally:
-        await store.close()
-
-
-def make_certificates(at: Path) -> None:
-    """A root, and one certificate of it for 127.0.0.1 that serves both sides; and a root that signed nothing."""
-
-    def openssl(*args: str) -> None:
-        subprocess.run(["openssl", *args], cwd=at, check=True, capture_output=True)
-
-    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    for root in ("ca", "stranger"):
-        openssl("req", "-x509", *key, "-keyout", f"{root}.key", "-out", f"{root}.pem", "-subj", f"/CN={root}")
-    openssl("req", *key, "-keyout", "both.key", "-out", "both.csr", "-subj", "/CN=worker")
-    (at / "ext").write_text("subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n")
-    signed_by = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "ext")
-    openssl("x509", "-req", "-in", "both.csr", *signed_by, "-out", "both.pem")
-
-
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make certificates with")
-@pytest.mark.skipif(find_etcd() is None, reason="no etcd")
-async def test_tls_with_client_certificates(tmp_path: Path) -> None:
-    await asyncio.to_thread(make_certificates, tmp_path)
-    ca, stranger, cert, key = (str(tmp_path / name) for name in ("ca.pem", "stranger.pem", "both.pem", "both.key"))
-    files = ("--cert-file", cert, "--key-file", key, "--trusted-ca-file", ca, "--client-cert-auth")
-    server = EtcdServer(tmp_path / "etcd", scheme="https", extra=files)
-    store = EtcdStore(EtcdConfig((server.endpoint,), tls=Tls(ca, cert, key)))
-    try:
-        server.spawn()
-        await settled(store, "/mine/a")
-        assert (await store.range("/mine/a")).one() is not None
-        for tls in (None, Tls(ca), Tls(stranger, cert, key)):
-            with pytest.raises(TransientError, match=str(server.endpoint)) as told:
-                await one_read(EtcdConfig((server.endpoint,), tls=tls, call_timeout_s=0.2))
-            print(f"{tls and tls.ca and Path(tls.ca).name}: {told.value}")
-    finally:
-        await store.close()
-        server.close()
-
-
-async def test_tls_files_that_are_not_there(tmp_path: Path) -> None:
-    missing = str(tmp_path / "ca.pem")
-    with pytest.raises(PermanentError, match=r"cannot read .*ca\.pem: No such file"):
-        EtcdStore(EtcdConfig((Endpoint("127.0.0.1", 1),), tls=Tls(ca=missing)))
 
 
 def test_a_config_that_cannot_work() -> None:

@@ -6,7 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from remuster.rendezvous.membership import Candidate, Over, Standing, choose, standing
+from remuster.rendezvous.membership import (
+    Candidate,
+    Over,
+    Standing,
+    choose,
+    disagreement,
+    lack,
+    standing,
+    vacant,
+)
 from remuster.rendezvous.records import (
     Incarnation,
     Job,
@@ -17,16 +26,25 @@ from remuster.rendezvous.records import (
     Phase,
     Roster,
     Round,
+    Terms,
 )
 
 
 def member(word: str) -> Member:
-    """Read "a", "a:2" (slots) or "a'" (a later incarnation of a)."""
+    """Read "a", "a:2" (slots), "a'" (a later incarnation of a) or "a@0" (that asks for place 0)."""
+    word, _, place = word.partition("@")
     name, _, slots = word.partition(":")
     node = name.rstrip("'")
-    return Member(
-        NodeId(node), Incarnation(ord(node) * 10 + name.count("'")), f"m-{node}", int(slots or 1), f"10.0.0.{node}"
-    )
+    inc = Incarnation(ord(node) * 10 + name.count("'"))
+    return Member(NodeId(node), inc, f"m-{node}", int(slots or 1), f"10.0.0.{node}", int(place or -1))
+
+
+def roster(words: str) -> Roster:
+    return Roster(Round(1), tuple(member(w) for w in words.split()))
+
+
+def ready(words: str) -> tuple[Candidate, ...]:
+    return tuple(Candidate(member(word), joined) for joined, word in enumerate(words.split()))
 
 
 def names(members: tuple[Member, ...]) -> str:
@@ -34,7 +52,7 @@ def names(members: tuple[Member, ...]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("last", "ready", "most", "members", "spares"),
+    ("last", "here", "most", "members", "spares"),
     [
         (None, "a b c", 3, "a b c", ""),
         (None, "a b c", 2, "a b", "c"),
@@ -53,12 +71,86 @@ def names(members: tuple[Member, ...]) -> str:
         ("a b c", "a b c", 2, "a b", "c"),  # fewer are wanted than ran last
     ],
 )
-def test_choose(last: str | None, ready: str, most: int, members: str, spares: str) -> None:
-    before = None if last is None else Roster(Round(1), tuple(member(w) for w in last.split()))
-    candidates = tuple(Candidate(member(word), joined) for joined, word in enumerate(ready.split()))
-    chosen = choose(before, candidates, most)
+def test_choose(last: str | None, here: str, most: int, members: str, spares: str) -> None:
+    check_choice(last, here, most, members, spares)
+
+
+def check_choice(last: str | None, here: str, most: int, members: str, spares: str) -> None:
+    before = None if last is None else roster(last)
+    chosen = choose(before, ready(here), most)
     assert (names(chosen.members), names(chosen.spares)) == (members, spares)
-    assert choose(before, tuple(reversed(candidates)), most) == chosen
+    assert choose(before, tuple(reversed(ready(here))), most) == chosen
+
+
+@pytest.mark.parametrize(
+    ("last", "here", "most", "members", "spares"),
+    [
+        (None, "a@2 b@0 c@1", 3, "b c a", ""),
+        (None, "a@0 b@0", 2, "a", "b"),  # the first that asks
+        (None, "b@1 a@1 c@0", 2, "c b", "a"),
+        ("a@0 b@1", "b@1 c@0 a@0", 2, "a b", "c"),  # who sat there, whenever the others joined
+        ("a@0 b@1", "c@1 a@0 b'@1", 2, "a b'", "c"),  # … or a later start of its node
+        ("a@0 b@1", "d@0 c@1 a@0", 2, "a c", "d"),  # a lost node is replaced by one that asks for its place
+        ("a@0 b@1", "a@0 c@2", 3, "a c", ""),  # nobody asks for it: holes close up
+        ("a@0 b@2", "b@2 a@0 c@1", 3, "a c b", ""),
+        ("a@0 b:2@1", "a@0 c@1", 2, "a", "c"),  # with the slots of the one it replaces, or not at all
+        ("a@0 b:2@1", "a@0 c@1 d:2@1", 2, "a d", "c"),
+        (None, "a@0 b:2@1", 2, "a b", ""),
+        (None, "a@0 b@7", 2, "a", "b"),  # there is no such place
+        (None, "a@1 b", 2, "a", "b"),  # one that does not ask, among those that do
+    ],
+)
+def test_choose_by_place(last: str | None, here: str, most: int, members: str, spares: str) -> None:
+    check_choice(last, here, most, members, spares)
+
+
+@pytest.mark.parametrize(
+    ("last", "here", "least", "most", "missing", "says"),
+    [
+        (None, "a b", 3, 3, (), ""),  # nobody asks for places
+        (None, "", 2, 2, (), ""),
+        (None, "a@1 b@0", 2, 2, (), ""),
+        (None, "b@0 a@0", 2, 2, (1,), "no node with --node-rank 1 yet; --node-rank 0 is given by b and a"),
+        (None, "a@2", 4, 4, (0, 1, 3), "no node with --node-rank 0, 1 and 3 yet"),
+        (None, "a@9", 10**6, 10**6, (0, 1, 2, 3), "no node with --node-rank 0, 1, 2 and more yet"),
+        (None, "a@1 b@2", 2, 3, (0,), "no node with --node-rank 0 yet"),
+        (None, "a@0 b@2", 2, 3, (), ""),
+        (None, "a@0 b@0 c@0 d@0", 2, 3, (), "--node-rank 0 is given by a, b, c and more"),
+        ("a@0 b:2@1", "a@0 c@1", 2, 2, (1,), "c with --node-rank 1 has another number of ranks than the node it would "
+         "replace"),
+    ],
+)  # fmt: skip
+def test_what_is_missing_is_named(
+    last: str | None, here: str, least: int, most: int, missing: tuple[int, ...], says: str
+) -> None:
+    chosen = choose(None if last is None else roster(last), ready(here), most)
+    assert vacant(chosen, least, most) == missing
+    assert lack(chosen, missing) == says
+
+
+def test_what_is_missing_fits_into_the_job_record() -> None:
+    many = tuple(Candidate(member("a@0")._replace(node=NodeId(f"{i}" * 250)), i) for i in range(1, 9))
+    chosen = choose(None, many, 8)
+    assert len(lack(chosen, vacant(chosen, 8, 8))) < 400
+
+
+GIVEN = (("--nnodes", "2"), ("the script", "train.py"))
+
+
+def test_what_differs_is_said_with_both_values() -> None:
+    assert disagreement(GIVEN, Terms(NodeId("a"), GIVEN)) == ""
+    assert disagreement(GIVEN, Terms(NodeId("a"), GIVEN[::-1])) == ""
+    assert disagreement(GIVEN, Terms(NodeId("a"), (GIVEN[0], ("the script", "-m x")))) == (
+        "this node was given the script train.py, the run (begun by node a) has -m x; "
+        "give all nodes the same command line, or this one another --rdzv-id"
+    )
+
+
+@pytest.mark.parametrize("said", [GIVEN[:1], (*GIVEN, ("--colour", "red")), ()])
+def test_terms_of_another_version_are_refused(said: tuple[tuple[str, str], ...]) -> None:
+    why = disagreement(GIVEN, Terms(NodeId("a"), said))
+    assert "was begun by another version of remuster" in why
+    assert "install the same version on all nodes" in why
 
 
 def job(phase: Phase, launch: str = "one") -> Job:

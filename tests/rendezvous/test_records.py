@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,9 @@ from hypothesis import strategies as st
 from remuster.rendezvous.errors import BadRecord
 from remuster.rendezvous.records import (
     MAX_BYTES,
+    MAX_NODES,
+    MAX_ROUND,
+    MAX_SLOTS,
     SCHEMA,
     Cause,
     Incarnation,
@@ -27,53 +31,82 @@ from remuster.rendezvous.records import (
     ResumePoint,
     Roster,
     Round,
+    Terms,
     decode_job,
     decode_node,
     decode_roster,
+    decode_terms,
     encode,
 )
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
-NUMBER = st.integers(-(2**63), 2**63 - 1)
-ROUND = st.integers(0, 2**40).map(Round)
-INC = st.integers(0, 2**63 - 1).map(Incarnation)
-MEMBER = st.builds(Member, TEXT.map(NodeId), INC, TEXT, NUMBER, TEXT)
-ROSTER = st.builds(Roster, ROUND, st.lists(MEMBER, max_size=4).map(tuple), st.lists(MEMBER, max_size=2).map(tuple))
-NODE = st.builds(Node, INC, TEXT, TEXT, TEXT, NUMBER, ROUND, NUMBER, TEXT)
-RESUME = st.builds(ResumePoint, TEXT, NUMBER, TEXT, TEXT, st.lists(st.tuples(TEXT, TEXT), max_size=3).map(tuple))
-JOB = st.builds(
-    Job,
-    st.sampled_from(Phase),
-    ROUND,
-    NUMBER,
-    NUMBER,
-    TEXT,
-    ROUND,
-    ROUND,
-    TEXT,
-    st.none() | RESUME,
-    st.none() | st.builds(Cause, TEXT, TEXT, INC),
-    st.none() | st.builds(Outcome, NUMBER, TEXT, TEXT, TEXT, NUMBER),
-    st.lists(st.tuples(TEXT, NUMBER), max_size=3).map(tuple),
-    NUMBER,
-    st.builds(Memory, TEXT, NUMBER, NUMBER),
-    st.lists(TEXT, max_size=3).map(tuple),
-).filter(lambda job: job.outcome is not None or not job.phase.over)
-JOB_BYTES = encode(Job(Phase.RUNNING, Round(2), 1, 2, "one", resume=ResumePoint("/c/step-1", 1)))
+PLAIN = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=20)
+NUMBER = st.integers(0, 2**63 - 1)
+ROUND = st.integers(1, MAX_ROUND).map(Round)
+INC = st.integers(1, 2**63 - 1).map(Incarnation)
+SLOTS, PLACE = st.integers(1, MAX_SLOTS), st.integers(-1, 10**6)
+MEMBER = st.builds(Member, TEXT.map(NodeId), INC, TEXT, SLOTS, TEXT, PLACE)
+MEMBERS = st.lists(MEMBER, min_size=1, max_size=6, unique_by=lambda m: m.node).map(tuple)
+ROSTER = st.builds(lambda n, m, size: Roster(n, m[:size], m[size:]), ROUND, MEMBERS, st.integers(1, 6))
+NODE = st.builds(Node, INC, TEXT, TEXT, TEXT, SLOTS, ROUND, st.integers(0, 2**31), TEXT, PLACE)
+TERMS = st.builds(Terms, TEXT.map(NodeId), st.lists(st.tuples(PLAIN, PLAIN), max_size=8).map(tuple))
+RESUME = st.builds(ResumePoint, PLAIN, NUMBER, TEXT, TEXT, st.lists(st.tuples(PLAIN, PLAIN), max_size=3).map(tuple))
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> Job:
+    """Draw a job record that some agent may have written."""
+    phase, n = draw(st.sampled_from(Phase)), draw(ROUND)
+    formed = {Phase.FORMING: st.integers(0, n - 1), Phase.FAILED: st.integers(0, n)}.get(phase, st.just(n))
+    least = draw(st.integers(1, MAX_NODES))
+    return Job(
+        phase,
+        n,
+        least,
+        draw(st.integers(least, MAX_NODES)),
+        draw(TEXT),
+        Round(draw(st.integers(1, n))),
+        Round(draw(formed)),
+        draw(st.sampled_from(["", "10.0.0.1:500", "[fd00::1]:29500", "node-1:65535"])),
+        draw(st.none() | RESUME),
+        draw(st.none() | st.builds(Cause, TEXT, TEXT, NUMBER)),
+        draw(OUTCOME if phase.over else st.none() | OUTCOME),
+        draw(st.lists(st.tuples(TEXT, NUMBER), max_size=3).map(tuple)),
+        draw(NUMBER),
+        draw(st.builds(Memory, TEXT, NUMBER, NUMBER)),
+        draw(st.lists(TEXT, max_size=3).map(tuple)),
+    )
+
+
+OUTCOME = st.builds(Outcome, st.integers(1, 255), TEXT, TEXT, TEXT, st.integers(-1, 2**40))
+JOB_BYTES = encode(Job(Phase.RUNNING, Round(2), 1, 2, "one", formed=Round(2), resume=ResumePoint("/c/step-1", 1)))
 NODE_BYTES = encode(Node(Incarnation(5), "m", "b", "10.0.0.1", 8, Round(1)))
 ROSTER_BYTES = encode(Roster(Round(2), (Member(NodeId("a"), Incarnation(5), "m", 8, "10.0.0.1"),)))
-DECODERS = [(decode_job, JOB_BYTES), (decode_node, NODE_BYTES), (decode_roster, ROSTER_BYTES)]
+TERMS_BYTES = encode(Terms(NodeId("a"), (("--nnodes", "2"),)))
+DECODERS = [
+    (decode_job, JOB_BYTES),
+    (decode_node, NODE_BYTES),
+    (decode_roster, ROSTER_BYTES),
+    (decode_terms, TERMS_BYTES),
+]
 
 
-@given(JOB)
+@given(jobs())
 def test_job_survives_its_bytes(job: Job) -> None:
     assert decode_job(encode(job)) == job
+
+
+def test_a_failure_is_no_success() -> None:
+    job = Job(Phase.FAILED, Round(1), 1, 1, "l", outcome=Outcome(0, "done"))
+    with pytest.raises(BadRecord, match="exit_code"):
+        decode_job(encode(job))
+    assert decode_job(encode(replace(job, phase=Phase.DONE, formed=Round(1)))).outcome == Outcome(0, "done")
 
 
 @pytest.mark.parametrize("phase", [Phase.DONE, Phase.FAILED])
 def test_an_end_without_an_outcome_is_no_job_record(phase: Phase) -> None:
     with pytest.raises(BadRecord, match="without an outcome"):
-        decode_job(encode(Job(phase, Round(2), 1, 2, "one")))
+        decode_job(encode(Job(phase, Round(2), 1, 2, "one", formed=Round(2))))
 
 
 @given(NODE)
@@ -84,6 +117,16 @@ def test_node_survives_its_bytes(node: Node) -> None:
 @given(ROSTER)
 def test_roster_survives_its_bytes(roster: Roster) -> None:
     assert decode_roster(encode(roster)) == roster
+
+
+@given(TERMS)
+def test_terms_survive_their_bytes(terms: Terms) -> None:
+    assert decode_terms(encode(terms)) == terms
+
+
+def test_a_record_without_a_place_asks_for_none() -> None:
+    for decode, raw in ((decode_node, NODE_BYTES), (decode_roster, ROSTER_BYTES)):
+        assert decode(raw.replace(b',"place":-1', b"")) == decode(raw)  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(("decode", "good"), DECODERS)
@@ -97,7 +140,7 @@ def test_roster_survives_its_bytes(roster: Roster) -> None:
         (b"{}", "field 'v'"),
         (b'{"v":true}', "field 'v' is bool"),
         (b'{"v":"1"}', "field 'v' is str"),
-        (b"[" * 100_000, "not JSON"),
+        (b"[" * 16_000, "not JSON"),
         (b'{"v":' + b"9" * 10_000 + b"}", "not JSON"),
         (b" " * (MAX_BYTES + 1), "bytes, more than"),
     ],

@@ -21,13 +21,15 @@ from remuster.rendezvous.records import (
     ResumePoint,
     Roster,
     Round,
+    Terms,
     decode_job,
     decode_node,
+    decode_terms,
     encode,
 )
 from remuster.rendezvous.store import Put, Txn, prefix_end
 from remuster.rendezvous.tree import Tree
-from remuster.rendezvous.writes import Charge, Kind, Own, Seen, Write
+from remuster.rendezvous.writes import Begin, Charge, Kind, Own, Seen, Write
 
 KEYS = Keys("run")
 ME, OTHER = Own(NodeId("a"), Incarnation(7)), Own(NodeId("b"), Incarnation(8))
@@ -155,11 +157,13 @@ def test_join_needs_a_free_name_and_the_job_that_was_read() -> None:
 
 def test_the_first_join_makes_the_job_on_no_lease() -> None:
     tree = Tree().grant(ME.inc)
-    begin = Job(Phase.FORMING, Round(1), 1, 2, "one")
+    begin = Begin(Job(Phase.FORMING, Round(1), 1, 2, "one"), Terms(ME.node, (("--nnodes", "1:2"),)))
     tree, result, _ = tree.apply(writes.join(KEYS, ME, RECORD, 0, begin).txn)
-    kv = tree.range(KEYS.job).one()
+    kv, terms = tree.range(KEYS.job).one(), tree.range(KEYS.terms).one()
     assert kv
-    assert (result.succeeded, decode_job(kv.value), kv.lease) == (True, begin, 0)
+    assert terms
+    assert (result.succeeded, decode_job(kv.value), kv.lease) == (True, begin.job, 0)
+    assert (decode_terms(terms.value), terms.lease, terms.mod_revision) == (begin.terms, 0, kv.mod_revision)
     again = writes.join(KEYS, OTHER, replace(RECORD, inc=OTHER.inc), 0, begin)
     assert not tree.grant(OTHER.inc).apply(again.txn)[1].succeeded
 

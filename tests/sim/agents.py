@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from remuster.agent import node
 from remuster.agent import node_words as words
-from remuster.agent.node_state import Settings
+from remuster.agent.node_enter import NO_STORE, UNKNOWN
+from remuster.agent.node_state import Ranks, Settings
 from remuster.health import wire
-from remuster.rendezvous.records import Incarnation, Job, Node, NodeId, Phase, Round, decode_roster
+from remuster.rendezvous.records import NO_PLACE, Incarnation, Job, Node, NodeId, Phase, Round
 
 from .guardian import Guardian, Rank
 from .seat import Seat
@@ -23,6 +24,18 @@ from .store import GONE, Watching
 
 if TYPE_CHECKING:
     from .world import World
+
+
+STORE_SLACK_S = 2.0  # after a TTL, for the store to end a lease
+TERMS = (("--max-restarts", "3"),)
+
+
+class Given(NamedTuple):
+    """What an agent's command line says."""
+
+    slots: int = 1
+    place: int = NO_PLACE
+    terms: tuple[tuple[str, str], ...] = TERMS
 
 
 @dataclass(slots=True)
@@ -65,11 +78,12 @@ class Alarm:
 class Agent:
     """One process of the command on one node."""
 
-    def __init__(self, world: World, name: str, machine: Machine, slots: int, launch: str, fresh: bool) -> None:
+    def __init__(self, world: World, name: str, machine: Machine, given: Given, launch: str, fresh: bool) -> None:
         self.world = world
         self.name = name
         self.machine = machine
-        self.slots = slots
+        self.given = given
+        self.slots = given.slots
         self.launch = launch
         self.alive = True
         self.paused = False
@@ -91,9 +105,15 @@ class Agent:
         self.in_flight: set[str] = set()
         self.mixed_up: set[str] = set()
         cfg = world.cfg
-        record = Node(Incarnation(0), machine.name, str(machine.boot), f"10.0.0.{name}", slots, Round(0))
+        address = f"10.0.0.{name}"
+        record = Node(Incarnation(0), machine.name, str(machine.boot), address, self.slots, Round(0), place=given.place)
         begin = Job(Phase.FORMING, Round(1), cfg.min_nodes, cfg.max_nodes, launch)
-        settings = Settings(cfg.keys, NodeId(name), record, begin, fresh, cfg.grace_s, cfg.patience_s)
+        settings = Settings(
+            *(cfg.keys, NodeId(name), record, begin, fresh, cfg.grace_s, cfg.patience_s),
+            held_s=cfg.timing.ttl_s + STORE_SLACK_S,
+            stall_s=2400.0,
+            terms=given.terms,
+        )
         world.note(name, "begins", f"launch {launch} on {machine.name}")
         self.node, actions = node.begin(settings, self.clock())
         self._do_all(actions)
@@ -192,7 +212,8 @@ class Agent:
                 name = keys.node(NodeId(self.name))
 
                 def read() -> tuple[Any, ...]:
-                    return store.tree.revision, *(store.range(k).one() for k in (keys.job, name, keys.leader))
+                    four = (keys.job, name, keys.leader, keys.terms)
+                    return store.tree.revision, *(store.range(k).one() for k in four)
 
                 def reread(found: tuple[Any, ...] | None) -> None:
                     at = self.clock()
@@ -210,7 +231,10 @@ class Agent:
             case words.RevokeOld(inc=old):
                 self.call(lambda: store.revoke(old), lambda _: None)
             case words.ReadRoster(round=n):
-                self.call(lambda: store.range(keys.roster(n)), lambda found: self._roster(n, found))
+                self.call(
+                    lambda: tuple(store.range(key).one() for key in (keys.roster(n), keys.job)),
+                    lambda found: self._roster(n, found),
+                )
             case words.ReservePort(round=n):
                 world.after(world.rng.random() * 0.3, lambda: self.post("port", lambda: self._port(n)))
             case words.Start():
@@ -271,12 +295,14 @@ class Agent:
             if event.key == self.world.cfg.keys.job:
                 self.take(words.JobSeen(self.clock(), event.kv))
             elif self.alive:
-                self.take(words.LeaderSeen(self.clock(), event.kv))
+                self.take(words.LeaderSeen(self.clock(), event.kv, event.revision))
 
     def _roster(self, n: Round, found: Any) -> None:
-        kv = None if found is None else found.one()
-        roster = None if kv is None else decode_roster(kv.value)
-        self.take(words.RosterRead(self.clock(), n, roster, found is not None))
+        if found is None:
+            self.take(words.RosterRead(self.clock(), n, False))
+            return
+        roster, job = found
+        self.take(words.RosterRead(self.clock(), n, True, roster, job.mod_revision if job else 0))
 
     def _port(self, n: Round) -> None:
         if self.world.net.port_fails():
@@ -360,7 +386,33 @@ class Agent:
 
     # -- ends
 
+    def fail(self, sentence: str) -> None:
+        """End in words, as the shell does when nobody can lead this run."""
+        if not self.node.exiting:
+            self.node = replace(self.node, exiting=True)
+            self._exit(UNKNOWN if self.node.round else NO_STORE, sentence, True)
+
     def _exit(self, code: int, sentence: str, revoke: bool) -> None:
+        if self.node.ranks is not Ranks.NONE:
+            self.depose()
+            self._unwatch()
+            self._slay(lambda: self._gone(code, sentence, revoke))
+        else:
+            self._gone(code, sentence, revoke)
+
+    def _slay(self, then: Callable[[], None]) -> None:
+        """Have the guardian kill all it has and drop what is on its way, and go on when that is proven."""
+        if not self.alive:
+            return
+        guardian = self.guardian
+        if self.world.now >= guardian.down.last:
+            if not (guardian.ranks or guardian.queue or guardian.killing):
+                then()
+                return
+            guardian.stop()
+        self.world.after(0.1, lambda: self.post("timer", lambda: self._slay(then)))
+
+    def _gone(self, code: int, sentence: str, revoke: bool) -> None:
         inc = self.lease
         self.world.truth.exited(self, code, sentence)
         if revoke and inc:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from remuster.agent.node_words import LeaveAsked
-from remuster.rendezvous.records import Job, Phase
+from remuster.rendezvous.records import NO_PLACE, Job, Phase
 
-from .agents import Agent, Machine
+from .agents import TERMS, Agent, Given, Machine
 
 if TYPE_CHECKING:
     from .world import World
@@ -29,6 +29,7 @@ KINDS = (
     "late join",
     "restart",
     "namesake",
+    "other terms",
 )
 THEMES = (  # what a schedule has more of
     KINDS,
@@ -47,7 +48,8 @@ class Injector:
         self.world = world
         self.rng = world.rng
         self.machines: dict[str, Machine] = {}
-        self.slots: dict[str, int] = {}
+        self.given: dict[str, Given] = {}
+        self.terms = TERMS  # of the present launch
         self.home: dict[str, Machine] = {}
         self.launch = 1
         self.coming = 0  # agents that are about to start
@@ -63,7 +65,8 @@ class Injector:
         theme = rng.choice(THEMES)
         for i in range(cfg.nodes):
             shared = i > 0 and rng.random() < 0.15
-            self.place(f"n{i}", self.home[f"n{i - 1}"] if shared else None, 2 if rng.random() < 0.25 else 1)
+            slots = 2 if rng.random() < 0.25 else 1
+            self.place(f"n{i}", self.home[f"n{i - 1}"] if shared else None, slots, i % cfg.max_nodes)
             self.bring(f"n{i}", rng.random() * (20.0 if rng.random() < 0.1 else 3.0))
         for _ in range(cfg.faults):
             kind = rng.choice(KINDS) if rng.random() < 0.6 else rng.choice(theme)
@@ -72,13 +75,14 @@ class Injector:
             else:
                 self.waiting.append(lambda k=kind: self.strike(k))
 
-    def place(self, name: str, machine: Machine | None = None, slots: int = 1) -> None:
+    def place(self, name: str, machine: Machine | None = None, slots: int = 1, place: int = NO_PLACE) -> None:
         """Give a node its machine: one of its own, unless another's is given."""
         if machine is None:
             number = len(self.machines)
             rate = 1.0 + self.rng.uniform(-4e-4, 4e-4)
             machine = self.machines[f"m{number}"] = Machine(f"m{number}", self.rng.uniform(1e3, 1e6), rate)
-        self.home[name], self.slots[name] = machine, slots
+        self.home[name] = machine
+        self.given[name] = Given(slots, place if self.world.cfg.static else NO_PLACE)
 
     def bring(self, name: str, delay: float, machine: Machine | None = None, fresh: bool = False) -> None:
         """Start the agent of a node after ``delay``, once its lock is free."""
@@ -98,7 +102,10 @@ class Injector:
             self.world.after(0.5, lambda: self._begin(name, machine, fresh))
             return
         self.coming -= 1
-        agent = Agent(self.world, name, machine, self.slots[name], f"launch-{self.launch}", fresh)
+        given = self.given[name]
+        if given.terms == TERMS:
+            given = given._replace(terms=self.terms)
+        agent = Agent(self.world, name, machine, given, f"launch-{self.launch}", fresh)
         self.world.agents.append(agent)
 
     # -- faults
@@ -115,6 +122,7 @@ class Injector:
     def _relaunch(self, phase: Phase) -> None:
         fresh = phase is Phase.DONE or self.rng.random() < 0.3
         self.launch += 1
+        self.terms = (("--max-restarts", str(self.rng.randint(3, 4))),)
         self.world.faults["fresh" if fresh else "new launch"] += 1
         self.world.note("world", "launch", self.launch)
         self.world.work.begin_again(fresh)
@@ -287,7 +295,19 @@ class Injector:
     def _late_join(self) -> bool:
         self.extra += 1
         name = f"x{self.extra}"
-        self.place(name, slots=self.rng.choice((1, 1, 2)))
+        slots = self.rng.choice((1, 1, 2))
+        self.place(name, slots=slots, place=self.extra % self.world.cfg.max_nodes)
+        self.bring(name, 0.0)
+        return True
+
+    def _other_terms(self) -> bool:
+        """A node is started for this run with another command line."""
+        if self.world.truth.job is None or self.world.truth.job.phase.over:
+            return False
+        self.extra += 1
+        name = f"z{self.extra}"
+        self.place(name, place=self.extra % self.world.cfg.max_nodes)
+        self.given[name] = self.given[name]._replace(terms=(("--max-restarts", "7"),))
         self.bring(name, 0.0)
         return True
 

@@ -98,6 +98,11 @@ class Guardian:
                 status = self.world.rng.choice((-15, 0, 143))
                 self.world.after(delay, lambda r=rank, s=status: self.world.work.end_stopped(r, s))
 
+    def stop(self) -> None:
+        """Kill all there is; nobody waits for a word."""
+        if self.alive:
+            self._kill(None)
+
     def kill(self, n: int) -> None:
         self._kill(lambda left: self.say(lambda at: words.NothingLeft(at, n, left)))
 

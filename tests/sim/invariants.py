@@ -18,6 +18,7 @@ from remuster.rendezvous.records import (
     decode_job,
     decode_node,
     decode_roster,
+    decode_terms,
 )
 from remuster.rendezvous.store import WatchBatch, prefix_end
 from remuster.rendezvous.tree import Tree
@@ -59,6 +60,7 @@ class Truth:
         self.stray = False  # what is applied now was delivered late, or for the second time
         self.stray_keys: set[str] = set()
         self.over: set[str] = set()
+        self.terms: tuple[tuple[str, str], ...] = ()  # of the present launch
         self.chronicle: list[str] = []  # every step of the job, for the stories
         self.done: set[str] = set()
 
@@ -116,16 +118,29 @@ class Truth:
                 self.stats["late or doubled writes that took effect"] += 1
                 self.stray_keys.add(event.key)
             if event.key.startswith(keys.nodes):
-                self._node(event.key[len(keys.nodes) :], decode_node(event.kv.value))
+                self._node(event.key[len(keys.nodes) :], decode_node(event.kv.value), after)
             elif event.key == keys.job:
                 self._job(decode_job(event.kv.value), before, after)
 
-    def _node(self, name: str, record: Any) -> None:
+    def _agent(self, inc: int) -> Agent | None:
+        return next((a for a in self.world.agents if a.lease == inc), None)
+
+    def _joined(self, inc: int, after: Tree) -> None:
+        """Nobody joins who was given another command line than the node that began the launch."""
+        agent, kv = self._agent(inc), after.range(self.world.cfg.keys.terms).one()
+        self.expect(kv is not None, "11 terms", "a node has joined a launch without terms")
+        if agent is not None and kv is not None:
+            said = decode_terms(kv.value).said
+            self.stats["terms checked"] += 1
+            self.expect(agent.given.terms == said, "11 terms", f"{agent} joins with {agent.given.terms}, not {said}")
+
+    def _node(self, name: str, record: Any, after: Tree) -> None:
         inc, ready = record.inc, record.ready
         self.stats["ready checked"] += 1
         if inc not in self.promised:
             left = [r for r in self._living() if r.agent.name == name]
             self.expect(not left, "5 join after sweep", f"{name}@{inc:x} joins while {left} live")
+            self._joined(inc, after)
         before = self.promised.get(inc, 0)
         self.expect(ready >= before, "7 ready", f"ready of {name}@{inc:x} falls from {before} to {ready}")
         self.promised[inc], self.promised_at[inc] = ready, self.world.now
@@ -208,10 +223,21 @@ class Truth:
         last = self.rosters.get(new.formed)
         slots = {node.slots for node in ready} | {m.slots for m in (last.members if last else ())}
         fits = len(slots) == 1 or new.round == new.first
+        enough = len(ready) >= new.min_nodes
+        if self.world.cfg.static:
+            places = {node.place for node in ready}
+            enough = len(places) >= new.min_nodes and 0 in places
         self.stats["gave up for want of nodes"] += 1
-        self.expect(
-            len(ready) < new.min_nodes or not fits, "9 liveness", f"round {new.round} was given up with {ready} ready"
-        )
+        self.expect(not enough or not fits, "9 liveness", f"round {new.round} was given up with {ready} ready")
+
+    def _in_places(self, roster: Roster) -> None:
+        """Every member has the place that it was started for, and no two have the same."""
+        asked = [agent.given.place for m in roster.members if (agent := self._agent(m.inc))]
+        self.stats["places checked"] += 1
+        self.expect(asked == sorted(set(asked)), "12 places", f"round {roster.round} runs on the places {asked}")
+        if self.world.cfg.min_nodes == self.world.cfg.max_nodes:
+            here = [roster.place(*m.who) for m in roster.members if self._agent(m.inc)]
+            self.expect(asked == here, "12 places", f"round {roster.round}: {asked} were asked for, {here} given")
 
     def _formed(self, old: Job, new: Job, after: Tree) -> None:
         n, keys, expect = new.round, self.world.cfg.keys, self.expect
@@ -223,6 +249,8 @@ class Truth:
         roster = self.rosters[n] = decode_roster(kv.value)
         size = len(roster.members)
         expect(old.min_nodes <= size <= old.max_nodes, "2 rounds", f"{size} nodes in {old.min_nodes}:{old.max_nodes}")
+        if self.world.cfg.static:
+            self._in_places(roster)
         left = self._living()
         expect(not left, "1 one world", f"round {n} is formed while {left} live")
         for m in roster.members:
@@ -282,7 +310,7 @@ class Truth:
         for kv in tree.range(keys.prefix, prefix_end(keys.prefix)).items:
             kind, _, rest = kv.key[len(keys.prefix) :].lstrip("~").partition("/")
             if kind not in ("rounds", "evidence", "started", "finished"):
-                self.expect(kind in ("job", "leader", "nodes", *ONCE), "10 left over", f"{kv.key} is left")
+                self.expect(kind in ("job", "leader", "nodes", "terms", *ONCE), "10 left over", f"{kv.key} is left")
                 continue
             n = int(rest.partition("/")[0])
             self.stats["left-over keys checked"] += 1

@@ -12,7 +12,7 @@ from remuster.agent import node_words as words
 from remuster.agent.fence import Fence
 from remuster.agent.node_state import NodeState, Ranks
 from remuster.rendezvous import leader
-from remuster.rendezvous.records import Phase, Round, decode_job, encode
+from remuster.rendezvous.records import NO_PLACE, Phase, Round, Terms, decode_job, decode_node, decode_roster, encode
 from remuster.rendezvous.store import Delete, Field, KeyValue, Put, Range, WatchBatch
 from remuster.rendezvous.writes import Kind, Write
 
@@ -62,6 +62,25 @@ def _forgets_members(_agent: Agent, kv: KeyValue) -> KeyValue:
     return kv if job.phase is not Phase.FORMING else altered(kv, value=encode(altered(job, formed=Round(0))))
 
 
+def _no_last_round(agent: Agent, s: leader.Leader, event: Any) -> tuple[leader.Leader, Actions]:
+    """… and the rosters are out of its sight, too: the product would miss the one that ``formed`` does not name."""
+    gone = set()
+    if isinstance(event, leader.Elected):
+        found = event.found
+        forming = any(kv.key.endswith("/job") and decode_job(kv.value).phase is Phase.FORMING for kv in found.items)
+        if forming:
+            items = tuple(kv for kv in found.items if "/rounds/" not in kv.key)
+            event = altered(event, found=Range(items, found.revision))
+    elif isinstance(event, leader.Changed):
+        jobs = [decode_job(e.kv.value) for e in event.batch.events if e.kv and e.key.endswith("/job")]
+        if jobs and jobs[-1].phase is Phase.FORMING:
+            gone = {key for key in s.view.tree if "/rounds/" in key}
+    if gone:
+        tree = {key: kv for key, kv in s.view.tree.items() if key not in gone}
+        s = altered(s, view=altered(s.view, tree=tree))
+    return _sees(_forgets_members)(agent, s, event)
+
+
 def _fails_with_members(agent: Agent, wanted: Write) -> Write:
     """Leave ``formed`` as it stands in the other write of F, so that the plant is about the close alone."""
     if wanted.kind is not Kind.FAIL:
@@ -82,10 +101,9 @@ def _starts_anyway(fence: Fence, inc: int, _now: float) -> str | None:
 # 3. Membership by node name: a new incarnation takes the place of the one before it.
 def _by_name(_agent: Agent, s: NodeState, event: Any) -> tuple[NodeState, Actions]:
     if isinstance(event, words.RosterRead) and event.roster:
-        places = tuple(
-            altered(m, inc=s.inc) if m.node == s.settings.node and s.inc else m for m in event.roster.members
-        )
-        event = altered(event, roster=altered(event.roster, members=places))
+        roster = decode_roster(event.roster.value)
+        places = tuple(altered(m, inc=s.inc) if m.node == s.settings.node and s.inc else m for m in roster.members)
+        event = altered(event, roster=altered(event.roster, value=encode(altered(roster, members=places))))
     return node.step(s, event)
 
 
@@ -93,7 +111,7 @@ def _by_name(_agent: Agent, s: NodeState, event: Any) -> tuple[NodeState, Action
 def _impatient(_agent: Agent, s: leader.Leader, event: Any) -> tuple[leader.Leader, Actions]:
     s, actions = leader.step(s, event)
     seen = s.view.job()
-    last = s.view.roster(seen.job.formed) if seen and seen.job.phase is Phase.FORMING else None
+    last = s.view.roster(seen.job) if seen and seen.job.phase is Phase.FORMING else None
     if seen is None or last is None or not any(isinstance(a, leader.Wake) for a in actions):
         return s, actions
     here = s.view.nodes()
@@ -231,6 +249,21 @@ def _keeps_all(_agent: Agent, wanted: Write) -> Write:
     return altered(wanted, txn=altered(wanted.txn, then=then))
 
 
+# A place is a wish: the order of joining decides who runs where.
+def _no_places(_agent: Agent, kv: KeyValue) -> KeyValue:
+    if "/nodes/" not in kv.key:
+        return kv
+    return altered(kv, value=encode(altered(decode_node(kv.value), place=NO_PLACE)))
+
+
+# Whoever joins takes the launch's terms for its own.
+def _any_terms(_agent: Agent, s: NodeState, event: Any) -> tuple[NodeState, Actions]:
+    if isinstance(event, words.Rereading) and event.terms:
+        own = Terms(s.settings.node, s.settings.terms)
+        event = altered(event, terms=altered(event.terms, value=encode(own)))
+    return node.step(s, event)
+
+
 def _own_node(agent: Agent, guard: Any) -> bool:
     return guard.field is Field.LEASE and guard.key == agent.world.cfg.keys.node(agent.node.settings.node)
 
@@ -244,7 +277,7 @@ def _node_revision(_agent: Agent, guard: Any) -> bool:
 
 
 PLANTS = (
-    Rules("hole 1: members of the last round forgotten", leader=_sees(_forgets_members), write=_fails_with_members),
+    Rules("hole 1: members of the last round forgotten", leader=_no_last_round, write=_fails_with_members),
     Rules("hole 2: starts without looking at the deadline", may_start=_starts_anyway),
     Rules("hole 2: a kill leaves queued starts", kill_cancels=False),
     Rules("hole 3: membership by node name", node=_by_name),
@@ -266,4 +299,6 @@ PLANTS = (
     Rules("no fence: the guardian does not kill at the deadline", fences=False, may_start=_starts_anyway),
     Rules("the lease guard dropped", write=_without(tuple(Kind), _own_node)),
     Rules("old words are kept for ever", write=_keeps_all),
+    Rules("places: two that ask for the same one are both members", leader=_sees(_no_places)),
+    Rules("terms: they are not compared", node=_any_terms),
 )

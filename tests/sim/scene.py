@@ -16,9 +16,20 @@ from .world import Config, World
 class Scene:
     """Some nodes with their slots, begun half a second apart in the order given."""
 
-    def __init__(self, nodes: dict[str, int], low: int, high: int, *, budget: int = 3, rules: Rules | None = None):
+    def __init__(
+        self,
+        nodes: dict[str, int],
+        low: int,
+        high: int,
+        *,
+        budget: int = 3,
+        rules: Rules | None = None,
+        places: dict[str, int] | None = None,
+    ):
         limits = Limits(last_call_s=5.0, join_timeout_s=60.0, gather_s=18.0)
-        self.world = World(1, rules, Config(len(nodes), low, high, budget, 60, 0.0, 0, 2.0, limits))
+        cfg = Config(len(nodes), low, high, budget, 60, 0.0, 0, 2.0, limits, static=places is not None)
+        self.world = World(1, rules, cfg)
+        self.places = places or {}
         self.world.net.calm()
         self.world.work.victims = self.world.work.unharmed = 0.0
         self.world.injector.fair = True  # nothing happens by chance
@@ -28,7 +39,7 @@ class Scene:
     def begin(self, name: str, slots: int = 1, at: float = 0.0, *, fresh: bool = False) -> None:
         """Start an agent on a machine of its own, or again on the one that it has."""
         if name not in self.world.injector.home:
-            self.world.injector.place(name, slots=slots)
+            self.world.injector.place(name, slots=slots, place=self.places.get(name, -1))
         self.world.injector.bring(name, max(0.0, at - self.world.now), fresh=fresh)
 
     def launch_again(self, *, fresh: bool = False) -> None:
@@ -87,3 +98,7 @@ class Scene:
     def exits(self) -> dict[str, int]:
         """Return each node's last exit code."""
         return {who: about[0] for _, who, what, about in self.world.trace if what == "EXIT"}
+
+    def last_words(self, name: str) -> str:
+        """Return the sentence with which a node's agent ended."""
+        return next(about[1] for _, who, what, about in reversed(self.world.trace) if (who, what) == (name, "EXIT"))

@@ -83,6 +83,9 @@ class Seat:
             case leader.Depose():
                 world.stats["deposed"] += 1
                 agent.depose()
+            case leader.Abandon(reason=reason):
+                world.stats["abandoned by its leader"] += 1
+                agent.fail(reason)
             case Revoke(inc=inc):
                 agent.call(lambda: world.store.revoke(inc), lambda _: None)
             case _:

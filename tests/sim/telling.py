@@ -7,7 +7,8 @@ from typing import Any
 
 from remuster.agent import node_words as words
 from remuster.rendezvous import leader
-from remuster.rendezvous.records import Job, Phase, Roster, decode_job
+from remuster.rendezvous.errors import BadRecord
+from remuster.rendezvous.records import Job, Phase, Roster, decode_job, decode_roster
 from remuster.rendezvous.store import KeyValue
 
 
@@ -37,16 +38,17 @@ def tell(about: Any) -> str:
         case words.JobSeen(kv=kv):
             return f"job {_job(kv)}"
         case words.LeaderSeen(kv=kv):
-            return f"leader {kv.value.decode() if kv else 'nobody'}"
+            return f"leader {_leader(kv)}"
         case words.Wrote(kind=kind, round=n, result=result):
             return f"wrote {kind.value}({n}) {_result(result)}"
         case words.Rereading(found=found, job=kv, node=node, leader=lead):
             if not found:
                 return "reread: no answer"
             lease = f"{node.lease:x}" if node else "absent"
-            return f"reread: job {_job(kv)}, me {lease}, leader {lead.value.decode() if lead else 'nobody'}"
+            return f"reread: job {_job(kv)}, me {lease}, leader {_leader(lead)}"
         case words.RosterRead(round=n, roster=roster, found=found):
-            return f"roster({n}) {members(roster) if roster else 'absent' if found else 'no answer'}"
+            said = _roster(roster) if roster else "absent" if found else "no answer"
+            return f"roster({n}) {said}"
         case words.Submit(write=write) | leader.Submit(write=write):
             return f"submit {write.kind.value}({write.round}): {write.reason}"
         case words.Start(round=n, place=place, job=record):
@@ -67,7 +69,23 @@ def tell(about: Any) -> str:
 
 
 def _job(kv: KeyValue | None) -> str:
-    return "absent" if kv is None else f"{job(decode_job(kv.value))} #{kv.mod_revision}"
+    if kv is None:
+        return "absent"
+    try:
+        return f"{job(decode_job(kv.value))} #{kv.mod_revision}"
+    except BadRecord:
+        return f"spoilt #{kv.mod_revision}"
+
+
+def _roster(kv: KeyValue) -> str:
+    try:
+        return members(decode_roster(kv.value))
+    except BadRecord:
+        return "spoilt"
+
+
+def _leader(kv: KeyValue | None) -> str:
+    return repr(kv.value[:40]) if kv else "nobody"
 
 
 def _result(result: Any) -> str:

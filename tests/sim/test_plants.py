@@ -29,6 +29,8 @@ CAUGHT_BY = {
     "no fence": DEAD_FIRST,
     "the lease guard dropped": {"5 lease"},
     "old words are kept for ever": {"10 left over"},
+    "places": {"12 places"},
+    "terms": {"11 terms"},
 }
 
 

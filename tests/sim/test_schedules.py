@@ -35,7 +35,7 @@ def all_played() -> tuple[Counter[str], Counter[str]]:
 @pytest.mark.parametrize("first", range(0, SCHEDULES, CHUNK))
 def test_schedules(first: int) -> None:
     _, _, fewest = played(first, CHUNK)
-    assert fewest >= 200
+    assert fewest >= 150
 
 
 def test_every_kind_of_fault_occurred() -> None:
@@ -66,6 +66,8 @@ def test_no_invariant_holds_by_default() -> None:
         "launches ended DONE": 50,
         "launches ended FAILED": 50,
         "left-over keys checked": 50,
+        "places checked": 100,
+        "terms checked": 1000,
     }
     seldom = {name: stats[name] for name, count in least.items() if stats[name] < count}
     assert not seldom, f"of {SCHEDULES} schedules too few exercised these: {seldom}"

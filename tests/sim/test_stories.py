@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sim.agents import Agent
+from sim.agents import Agent, Machine
 from sim.rules import Rules
 from sim.scene import Scene
 
@@ -211,3 +211,83 @@ def test_too_few_nodes_say_so_and_give_up_in_the_end() -> None:
     scene.until_over()
     assert scene.job() == ["F(1), launch-1", "X(1) exit 69"]
     assert scene.exits() == {"n0": 69, "n1": 69}
+
+
+def test_nodes_run_in_the_places_that_they_ask_for() -> None:
+    scene = Scene(THREE, 3, 3, places={"n0": 2, "n1": 0, "n2": 1})
+    scene.until_over()
+    assert scene.job() == ["F(1), launch-1", "R(1) on n1 n2 n0", "D(1) exit 0"]
+
+
+def test_a_lost_node_is_replaced_by_one_that_asks_for_its_place() -> None:
+    places = {"n0": 0, "n1": 1, "n2": 2, "n3": 0, "n4": 1}
+    scene = Scene({**THREE, "n3": 1}, 3, 3, places=places)
+    scene.until_training(1)
+    scene.power_off("n1")
+    scene.until(lambda: scene.job()[-1].startswith("F(2)"))
+    scene.until(scene.world.now + 5.0)
+    assert scene.world.truth.job
+    assert scene.world.truth.job.phase.value == "F"  # n3 stands by for another place
+    scene.begin("n4", at=scene.world.now + 1.0)
+    scene.until_over()
+    assert scene.job()[1:] == [
+        "R(1) on n0 n1 n2 spare n3",
+        "S(1) lost on n1",
+        "F(2), charge +1",
+        "R(2) from a checkpoint on n0 n4 n2 spare n3",
+        "D(2) exit 0",
+    ]
+
+
+def test_a_place_that_nobody_asks_for_and_one_that_two_ask_for_are_named() -> None:
+    scene = Scene({"n0": 1, "n1": 1}, 2, 2, places={"n0": 0, "n1": 0})
+    scene.until(20.0)
+    missing = "no node with --node-rank 1 yet; --node-rank 0 is given by n0 and n1"
+    assert scene.agent("n0").seat
+    assert scene.agent("n0").seat.said == f"round 1: 1 of 2 nodes are ready; {missing}; waiting for more"
+    scene.until_over()
+    assert scene.exits() == {"n0": 69, "n1": 69}
+    assert missing in scene.last_words("n0") == scene.last_words("n1")
+
+
+def test_the_first_place_is_waited_for_whatever_the_least() -> None:
+    scene = Scene({"n1": 1, "n2": 1}, 1, 3, places={"n0": 0, "n1": 1, "n2": 2})
+    scene.until(20.0)
+    assert scene.job() == ["F(1), launch-1"]
+    scene.begin("n0", at=21.0)
+    scene.until_training(1)
+    assert scene.job()[1:] == ["R(1) on n0 n1 n2"]
+
+
+def test_a_node_with_another_command_line_is_refused_at_once() -> None:
+    scene = Scene({"n0": 1, "n1": 1}, 2, 3)
+    scene.until_training(1)
+    scene.world.injector.terms = (("--max-restarts", "5"),)
+    began = scene.world.now
+    scene.begin("n2", at=began)
+    scene.until(lambda: "n2" in scene.exits())
+    assert scene.world.now - began < 2.0
+    assert scene.exits() == {"n2": 2}
+    assert scene.last_words("n2").startswith(
+        "this node was given --max-restarts 5, the run (begun by node n0) has 3; give all nodes the same command line"
+    )
+
+
+def test_a_name_that_lives_on_another_machine_is_given_up_within_a_lease() -> None:
+    scene = Scene({"n0": 1, "n1": 1}, 2, 3)
+    scene.until_training(1)
+    began, clone = scene.world.now, Machine("elsewhere", 0.0, 1.0)
+    scene.world.injector.bring("n1", 0.0, clone)
+    scene.until(lambda: "n1" in scene.exits())
+    assert 15.0 < scene.world.now - began < 20.0
+    assert scene.exits() == {"n1": 69}
+    assert "node name 'n1' is held by another machine (10.0.0.n1), whose agent is alive" in scene.last_words("n1")
+
+
+def test_a_name_that_a_dead_machine_has_left_is_taken_when_its_lease_ends() -> None:
+    scene = Scene({"n0": 1, "n1": 1}, 2, 2)
+    scene.until_training(1)
+    scene.power_off("n1")
+    scene.world.injector.bring("n1", 0.0, Machine("elsewhere", 0.0, 1.0))
+    scene.until_over()
+    assert scene.job()[2:] == ["S(1) lost on n1", "F(2), charge +1", "R(2) from a checkpoint on n0 n1", "D(2) exit 0"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -45,6 +45,7 @@ class Config:
     grace_s: float
     limits: Limits
     patience_s: float = 90.0
+    static: bool = False  # every node asks for its place
     timing: Timing = Timing(15, 3.0)
     keys: Keys = Keys("sim")
 
@@ -60,14 +61,24 @@ def drawn(rng: Random) -> Config:
     return Config(nodes, low, high, rng.randint(0, 5), steps, phase_s, faults, grace, limits)
 
 
+def in_places(cfg: Config, rng: Random) -> Config:
+    """Let some runs be static: nodes ask for their places, mostly all of a fixed number."""
+    if rng.random() > 0.25:
+        return cfg
+    fixed = rng.random() < 0.7
+    return replace(cfg, static=True, min_nodes=cfg.max_nodes if fixed else cfg.min_nodes)
+
+
 class World:
     """Everything of one schedule."""
 
-    def __init__(self, seed: int, rules: Rules | None = None, cfg: Config | None = None) -> None:
+    def __init__(
+        self, seed: int, rules: Rules | None = None, cfg: Config | None = None, truth: type[Truth] = Truth
+    ) -> None:
         self.seed = seed
         self.rules = rules or Rules()
         self.rng = Random(seed)
-        self.cfg = cfg or drawn(self.rng)
+        self.cfg = cfg or in_places(drawn(self.rng), Random(-1 - seed))
         self.now = 0.0
         self.events = 0
         self._heap: list[tuple[float, int, Callable[[], Any]]] = []
@@ -76,7 +87,7 @@ class World:
         self.faults: Counter[str] = Counter()
         self.trace: list[tuple[float, str, str, Any]] = []
         self.agents: list[Agent] = []
-        self.truth = Truth(self)
+        self.truth = truth(self)
         self.net = Net(self)
         self.store = SimStore(self)
         self.work = Work(self, self.cfg.steps)

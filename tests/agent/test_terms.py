@@ -1,0 +1,75 @@
+"""What a node is compared by, as a table: the words in which its command line is told to the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from remuster.agent.spec import Backend, Embedded, JobSpec
+from remuster.agent.terms import terms
+from remuster.rendezvous.membership import disagreement
+from remuster.rendezvous.records import NodeId, Terms
+
+SPEC = JobSpec(
+    *(2, 2, 8, "run", "/home/me/train.py", ("--lr", "1")),
+    backend=Backend.ETCD,
+    endpoints=(("10.0.0.1", 2379),),
+    max_restarts=3,
+)
+C10D = Embedded("10.0.0.1", 29400)
+
+
+def test_the_whole_table() -> None:
+    assert terms(SPEC) == (
+        ("--rdzv-backend", "etcd"),
+        ("--nnodes", "2"),
+        ("the script", "train.py"),
+        ("--max-restarts", "3"),
+        ("--retry-budget", "none"),
+        ("in --rdzv-conf a lease_ttl of", "15"),
+        ("in --rdzv-conf a kill_bound of", "3"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("there", "says"),
+    [
+        (replace(SPEC, max_nodes=4), "--nnodes 2, the run (begun by node b) has 2:4"),
+        (replace(SPEC, script="eval.py"), "the script train.py, the run (begun by node b) has eval.py"),
+        (replace(SPEC, script="train.py", module=True), "the run (begun by node b) has -m train.py"),
+        (replace(SPEC, no_python=True), "the script train.py, the run (begun by node b) has --no-python train.py"),
+        (replace(SPEC, max_restarts=5), "--max-restarts 3, the run (begun by node b) has 5"),
+        (replace(SPEC, bound_restarts=False), "--max-restarts 3, the run (begun by node b) has none"),
+        (replace(SPEC, retry_budget=(("network", 2), ("user", 1))), "(begun by node b) has network=2,user=1"),
+        (replace(SPEC, lease_ttl_s=30), "in --rdzv-conf a lease_ttl of 15, the run (begun by node b) has 30"),
+        (replace(SPEC, kill_bound_s=2.5), "in --rdzv-conf a kill_bound of 3, the run (begun by node b) has 2.5"),
+        (replace(SPEC, embedded=C10D), "--rdzv-backend etcd, the run (begun by node b) has c10d"),
+        (replace(SPEC, embedded=C10D, place=1, master=("10.0.0.1", 29400)), "etcd, the run (begun by node b) has st"),
+    ],
+)  # fmt: skip
+def test_what_differs_is_named(there: JobSpec, says: str) -> None:
+    assert says in disagreement(terms(SPEC), Terms(NodeId("b"), terms(there)))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(SPEC, nproc=4),
+        replace(SPEC, script="/elsewhere/train.py", script_args=("--lr", "2")),
+        replace(SPEC, endpoints=(("10.0.0.2", 2379),), launch_id="two", local_addr="10.0.0.7"),
+        replace(SPEC, join_timeout_s=5.0, last_call_timeout_s=1.0),
+    ],
+)
+def test_what_may_differ(other: JobSpec) -> None:
+    assert terms(other) == terms(SPEC)
+
+
+def test_places_and_the_address_of_the_master_are_not_compared() -> None:
+    one = replace(SPEC, embedded=C10D, place=0, master=("node-0", 29500))
+    assert terms(one) == terms(replace(one, place=1, master=("10.0.0.1", 29500)))
+
+
+def test_it_is_bounded() -> None:
+    long = replace(SPEC, script="x" * 10_000, retry_budget=tuple((f"{i}" * 100, i) for i in range(100)))
+    assert all(len(value) <= 256 for _, value in terms(long))
