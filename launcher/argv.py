@@ -33,7 +33,8 @@ def split(argv: Sequence[str]) -> Split:
         if token == "--":  # noqa: S105 - the end of options, not a password
             return _halves(options, argv[at:])
         if not token.startswith("-") or token == "-":  # noqa: S105
-            return _halves(options, argv[at - 1 :])
+            # torchrun's parser drops a -- right behind the script; scripts are launched with one there.
+            return _halves(options, (token, *argv[at + (argv[at : at + 1] == ["--"]) :]))
         flag, typed, attached = _resolve(token)
         if not flag.metavar:
             if attached is not None:
@@ -87,14 +88,14 @@ def _full_name(typed: str) -> str:
         return found[0]
     if found:
         raise UsageError(f"{typed} is short for several flags; write one of {_listed(found)}")
-    raise UsageError(f"no such option {typed!r}; {_nearest(name)}, and put the script's own options after the script")
+    raise UsageError(f"no such option {typed!r}; {_nearest(name)} Put the script's own options after the script")
 
 
 def _nearest(name: str) -> str:
     import difflib
 
     close = difflib.get_close_matches(name, [*BY_NAME, *LATER], n=2)
-    return f"did you mean {' or '.join(f'--{n}' for n in close)}?" if close else "see remuster --help"
+    return f"did you mean {' or '.join(f'--{n}' for n in close)}?" if close else "see remuster --help."
 
 
 def _listed(names: list[str]) -> str:

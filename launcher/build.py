@@ -1,29 +1,29 @@
 """From what was asked for to a `JobSpec`: every check that can be made before anything starts is made here.
 
 Two nodes given the same command line must come to the same answer, so nothing is guessed that the nodes could guess
-differently: several nodes need a name for their run. Called by `cli`.
+differently: several nodes that meet at a service need a name for their run. Called by `cli`.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from ..agent.spec import Backend, JobSpec, SpecError, StoreAccess
-from . import files, values
+from ..agent.spec import JobSpec, SpecError, StoreAccess
+from . import files, meeting, values
 from .argv import Split
 from .devices import nproc
 from .environment import Environment
 from .errors import UsageError
-from .given import Given
+from .given import Given, Setting
 
 ParseBudget = Callable[[str], tuple[tuple[str, int], ...]]  # raises ValueError with a sentence
-
-_NOT_YET = "use --rdzv-backend etcd --rdzv-endpoint HOST:2379, or --standalone for a single node"
+LONGEST_LEASE_S = 86400  # a day; etcd refuses some numbers beyond, and nobody waits so long for a lost node
+START_METHODS = ("spawn", "fork", "forkserver")  # torchrun's, of Python's multiprocessing
 
 
 class Built(NamedTuple):
@@ -40,36 +40,45 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
         raise UsageError("no script given; write remuster [options] script.py [its arguments], or see remuster --help")
     least, most = values.nnodes(given.origin("nnodes"), _text(given, "nnodes", "1"))
     conf = _conf(given, notes)
-    backend, endpoints = _meeting(given, least, most, notes)
-    alone = backend is Backend.MEMORY
+    _check_idle(given)
     module, no_python = given.on("module"), given.on("no-python")
     files.script(split.script, module, no_python)
     python = files.interpreter(env.python_exec) if env.python_exec else sys.executable
+    where = meeting.choose(meeting.Asked(given, conf, env, least, most, notes))
+    access = _access(where.access, given.origin("rdzv-conf"), conf.values.get("protocol"))
+    prefix = where.access.get("prefix", Setting("/remuster/", ""))
     restarts, budget = given.text("max-restarts"), given.text("retry-budget")
     try:
         spec = JobSpec(
-            min_nodes=least,
-            max_nodes=least if alone else most,
+            min_nodes=where.least,
+            max_nodes=where.most,
             nproc=nproc(given.origin("nproc-per-node"), _text(given, "nproc-per-node", "1"), env.cuda_visible_devices),
-            run_id=_run_id(given, env, alone or most == 1, notes),
-            new_run=given.text("rdzv-id") is None and not env.slurm_job_id,
+            run_id=_run_id(given, env, where, notes),
+            new_run=given.text("rdzv-id") is None and not env.slurm_job_id and where.embedded is None,
             script=split.script,
             script_args=split.script_args,
             module=module,
             no_python=no_python,
             python=python,
             role=_text(given, "role", "default"),
-            backend=backend,
-            endpoints=endpoints,
-            store=_access(given, conf),
-            prefix=values.prefix("prefix in --rdzv-conf", conf.values.get("prefix", "/remuster/")),
+            backend=where.backend,
+            endpoints=where.endpoints,
+            store=access if where.embedded is None else StoreAccess(),
+            embedded=where.embedded,
+            place=where.place,
+            master=where.master,
+            prefix=values.prefix(prefix.origin, prefix.text),
             launch_id=conf.values.get("launch_id", env.launch_id),
             fresh=given.on("fresh"),
             local_addr=given.text("local-addr") or None,
-            lease_ttl_s=values.whole("lease_ttl in --rdzv-conf", conf.values.get("lease_ttl", "15"), 2),
+            lease_ttl_s=values.whole(
+                "lease_ttl in --rdzv-conf", conf.values.get("lease_ttl", "15"), 2, LONGEST_LEASE_S
+            ),
             kill_bound_s=_seconds(conf, "kill_bound", "3"),
             last_call_timeout_s=_seconds(conf, "last_call_timeout", "30"),
             join_timeout_s=_seconds(conf, "join_timeout", "600"),
+            resume_timeout_s=_seconds(conf, "resume_timeout", "600"),
+            connect_timeout_s=_seconds(conf, "connect_timeout", "10"),
             max_restarts=values.whole(given.origin("max-restarts"), _text(given, "max-restarts", "0"), 0),
             bound_restarts=restarts is not None or budget is None,
             retry_budget=() if budget is None else _budget(given.origin("retry-budget"), budget, parse_budget),
@@ -77,12 +86,10 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
         )
     except SpecError as error:
         raise UsageError(str(error)) from None
-    # Directories are made when nothing else is left to refuse.
-    spec = replace(
-        spec,
-        log_dir=_log_dir(given, notes),
-        checkpoint_dir=_directory(given, "checkpoint-dir"),
-    )
+    spec = replace(spec, log_dir=_log_dir(given, notes), checkpoint_dir=_checkpoint_dir(given, notes))
+    for name, path in (("log-dir", spec.log_dir), ("checkpoint-dir", spec.checkpoint_dir)):
+        if path is not None:
+            files.made(given.origin(name), path)
     if not no_python:
         _say_interpreter(python, env, notes)
     return Built(spec, tuple(notes))
@@ -94,9 +101,26 @@ def _text(given: Given, name: str, default: str) -> str:
     return default if text is None else text
 
 
-def _directory(given: Given, name: str) -> Path | None:
-    text = given.text(name)
-    return None if text is None else files.directory(given.origin(name), text)
+def _check_idle(given: Given) -> None:
+    """Check what is accepted without effect as torchrun checks it: a typing error is one there, too."""
+    interval, method = given.text("monitor-interval"), given.text("start-method")
+    if interval is not None and values.seconds(given.origin("monitor-interval"), interval) == 0:
+        raise UsageError(
+            f"{given.origin('monitor-interval')} is {interval!r}; give more than 0 seconds, or leave it out"
+        )
+    if method is not None and method not in START_METHODS:
+        raise UsageError(
+            f"{given.origin('start-method')} is {method!r}; give {', '.join(START_METHODS)}, or leave it out"
+        )
+
+
+def _checkpoint_dir(given: Given, notes: list[str]) -> Path | None:
+    text, origin = given.text("checkpoint-dir"), given.origin("checkpoint-dir")
+    if text is None:
+        return None
+    if text and not os.path.exists(text):
+        notes.append(f"{origin} {text!r} was not there and is made: the job starts from nothing")
+    return files.directory(origin, text, read=True)
 
 
 def _log_dir(given: Given, notes: list[str]) -> Path | None:
@@ -105,7 +129,8 @@ def _log_dir(given: Given, notes: list[str]) -> Path | None:
             f"{given.origin('log-dir')} {os.devnull}: what ranks write is always kept, here in a new directory"
         )
         return None
-    return _directory(given, "log-dir")
+    text = given.text("log-dir")
+    return None if text is None else files.directory(given.origin("log-dir"), text)
 
 
 def _hook(given: Given) -> str | None:
@@ -131,70 +156,44 @@ def _budget(origin: str, text: str, parse: ParseBudget) -> tuple[tuple[str, int]
         raise UsageError(f"{origin} is {text!r}: {error}; write FAMILY=N, several with commas between") from None
 
 
-def _meeting(given: Given, least: int, most: int, notes: list[str]) -> tuple[Backend, tuple[tuple[str, int], ...]]:
-    """Choose where the nodes meet. torchrun's silent rule is kept: one node and no address means no server at all."""
-    name, address = given.text("rdzv-backend"), given.text("rdzv-endpoint")
-    if given.on("standalone"):
-        if least > 1:
-            raise UsageError(
-                f"--standalone is one node and {given.origin('nnodes')} asks for {least}; leave one of them out"
-            )
-        if name is not None or address is not None:
-            notes.append("--standalone: the rendezvous backend and endpoint given with it are not used")
-        return Backend.MEMORY, ()
-    if name is None or name == "static":
-        if most == 1 and not address:
-            return Backend.MEMORY, ()
-        what = "static (the default)" if name is None else "static"
-        raise UsageError(
-            f"rendezvous backend {what} is not in remuster yet for several nodes or an endpoint; {_NOT_YET}"
-        )
-    if name == "c10d":
-        raise UsageError(f"rendezvous backend c10d is not in remuster yet; {_NOT_YET}")
-    if name not in ("etcd", "etcd-v2", "etcd-v3"):
-        raise UsageError(f"{given.origin('rdzv-backend')} is {name!r}, which is not registered; {_NOT_YET}")
-    if name != "etcd":
-        notes.append(f"rendezvous backend {name} means etcd here: etcd's v3 interface")
-    found = values.endpoints(given.origin("rdzv-endpoint"), "localhost" if address is None else address)
-    if not found:
-        raise UsageError(
-            f"{given.origin('rdzv-endpoint')} is {address!r}; write HOST:PORT, several with commas between"
-        )
-    return Backend.ETCD, found
-
-
-def _run_id(given: Given, env: Environment, one_node: bool, notes: list[str]) -> str:
-    """Return the run's name. There is no default that two jobs could share."""
+def _run_id(given: Given, env: Environment, where: meeting.Meeting, notes: list[str]) -> str:
+    """Return the run's name. There is no default that two jobs could share; an etcd of the job's own makes a name."""
     text = given.text("rdzv-id")
     if text is not None:
         return values.run_id(given.origin("rdzv-id"), text)
     if env.slurm_job_id:
         return values.run_id("SLURM_JOB_ID", env.slurm_job_id)
-    if not one_node:
+    if where.embedded is not None:
+        return ""
+    if where.most > 1:
         raise UsageError("several nodes need one name for their run; give --rdzv-id NAME, the same on all of them")
     made = os.urandom(6).hex()
     notes.append(f"run id {made}")
     return made
 
 
-def _access(given: Given, conf: values.Conf) -> StoreAccess:
-    origin = given.origin("rdzv-conf")
-    found = {
-        key: files.readable(f"{key} in {origin}", conf.values[key]) if key in conf.values else None
-        for key in ("cacert", "cert", "key", "password_file")
-    }
-    if conf.values.get("protocol") == "https" and found["cacert"] is None:
-        raise UsageError(f"{origin} asks for https and has no cacert; give cacert=FILE, which turns TLS on")
-    username = conf.values.get("username", "")
-    if (found["cert"] is None) != (found["key"] is None):
-        raise UsageError(f"{origin} has one of cert and key; give both, or neither")
-    if found["cert"] is not None and found["cacert"] is None:
+def _access(found: Mapping[str, Setting], conf: str, protocol: str | None) -> StoreAccess:
+    """Check how a service is entered; ``conf`` is how --rdzv-conf was given."""
+    cacert, cert, key, username, password = (
+        found.get(name) for name in ("cacert", "cert", "key", "username", "password_file")
+    )
+    if protocol == "https" and cacert is None:
+        raise UsageError(f"{conf} asks for https and has no cacert; give cacert=FILE, which turns TLS on")
+    for one, other, names in ((cert, key, "cert and key"), (username, password, "username and password_file")):
+        half = one or other
+        if half is not None and (one is None or other is None):
+            raise UsageError(f"{half.origin} is one of {names}; give both, or neither")
+    if cert is not None and cacert is None:
         raise UsageError(
-            f"{origin} has a cert and no cacert; give cacert=FILE, which the server's certificate is checked by"
+            f"{cert.origin} needs a cacert beside it, which the server's certificate is checked by; give cacert=FILE"
         )
-    if bool(username) != (found["password_file"] is not None):
-        raise UsageError(f"{origin} has one of username and password_file; give both, or neither")
-    return StoreAccess(found["cacert"], found["cert"], found["key"], username, found["password_file"])
+    return StoreAccess(
+        None if cacert is None else files.readable(cacert.origin, cacert.text),
+        None if cert is None else files.readable(cert.origin, cert.text),
+        None if key is None else files.secret(key.origin, key.text, group_may_read=True),
+        "" if username is None else username.text,
+        None if password is None else files.secret_word(password.origin, password.text),
+    )
 
 
 def _say_interpreter(python: str, env: Environment, notes: list[str]) -> None:

@@ -1,4 +1,5 @@
-"""The only place where a setting is read from the environment: torchrun's PET_ defaults, Slurm, the interpreter.
+"""The only place where a setting is read from the environment: torchrun's PET_ defaults, REMUSTER_ENDPOINT, Slurm, the
+interpreter.
 
 The environment comes in as a mapping, once; what is not in the returned value influences nothing. (What the ranks
 inherit is the agent's affair.) Called by `cli`.
@@ -23,6 +24,8 @@ class Environment(NamedTuple):
     python_exec: str = ""
     active_python: str = ""  # root of the activated virtual or conda environment
     cuda_visible_devices: str | None = None  # set but empty means: no GPU
+    etcd_endpoint: str = ""  # REMUSTER_ENDPOINT: an etcd service for jobs that name none
+    config_home: str = ""  # the folder of this user's configuration files
 
     @property
     def launch_id(self) -> str:
@@ -48,7 +51,15 @@ def read(environ: Mapping[str, str]) -> Environment:
         python_exec=environ.get("PYTHON_EXEC", ""),
         active_python=environ.get("VIRTUAL_ENV", "") or environ.get("CONDA_PREFIX", ""),
         cuda_visible_devices=environ.get("CUDA_VISIBLE_DEVICES"),
+        etcd_endpoint=environ.get("REMUSTER_ENDPOINT", ""),
+        config_home=_config_home(environ),
     )
+
+
+def _config_home(environ: Mapping[str, str]) -> str:
+    """Return where this user's configuration is, by the XDG rules: a relative path there counts as none."""
+    xdg, home = environ.get("XDG_CONFIG_HOME", ""), environ.get("HOME", "")
+    return xdg if xdg.startswith("/") else f"{home}/.config" if home.startswith("/") else ""
 
 
 def _switch(variable: str, text: str) -> bool:

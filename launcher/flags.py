@@ -63,19 +63,23 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "rdzv-backend",
         Group.MEETING,
-        "Where the nodes meet: etcd (v3; etcd-v2 and etcd-v3 mean the same).",
-        metavar="etcd",
+        "How several nodes meet. c10d and static need no service: an etcd of the job's own runs on one of the nodes. "
+        "etcd is a service (v3; etcd-v2 and etcd-v3 mean the same). Default: the service that a configuration names, "
+        "else static.",
+        metavar="c10d|static|etcd",
     ),
     Flag(
         "rdzv-endpoint",
         Group.MEETING,
-        "Addresses of etcd, port 2379 unless given; name all members, so that one of them may die.",
+        "c10d: address of one of the nodes, port 29400 unless given. etcd: the service's addresses, port 2379 unless "
+        "given; name all members, so that one of them may die.",
         metavar="HOST[:PORT],...",
     ),
     Flag(
         "rdzv-id",
         Group.MEETING,
-        "Name of the run, the same on all nodes. Default: SLURM_JOB_ID; for one node otherwise a new name each time.",
+        "Name of the run, the same on all nodes. Default: SLURM_JOB_ID, else a new name each time; several nodes that "
+        "meet at a service must have one.",
         metavar="ID",
     ),
     Flag(
@@ -83,8 +87,35 @@ FLAGS: tuple[Flag, ...] = (
         Group.MEETING,
         "lease_ttl=15 (s until a silent node is given up), kill_bound=3 (s from SIGKILL to gone), "
         "last_call_timeout=30 (s to wait for more than MIN nodes), join_timeout=600 (s to wait for MIN), "
-        "launch_id, prefix, cacert, cert, key, username, password_file.",
+        "connect_timeout=10 (s to wait for a service that never answered), resume_timeout=600 (s to choose a "
+        "checkpoint), launch_id. A service: prefix, cacert, "
+        "cert, key, username, password_file. The job's own etcd: token_file (who has it may join; else whoever "
+        "reaches the port), is_host (whether it runs here; else found by addresses), etcd_port (static; else the "
+        "master port + 1).",
         metavar="KEY=VALUE,...",
+    ),
+    Flag("node-rank", Group.MEETING, "static: this node's number, 0 to N-1. Default 0.", metavar="R"),
+    Flag(
+        "master-addr",
+        Group.MEETING,
+        "static: address of node 0, where rank 0's store listens in every round. Default 127.0.0.1.",
+        metavar="ADDR",
+    ),
+    Flag("master-port", Group.MEETING, "static: port of rank 0's store. Default 29500.", metavar="PORT"),
+    Flag(
+        "etcd-binary",
+        Group.MEETING,
+        "The etcd program that c10d and static start. Default: the one on PATH, else that of remuster[etcd].",
+        metavar="FILE",
+        ours=True,
+    ),
+    Flag(
+        "config",
+        Group.MEETING,
+        "A file that names the etcd service; stronger than ~/.config/remuster.toml and /etc/remuster.toml, weaker "
+        "than REMUSTER_ENDPOINT and flags.",
+        metavar="FILE",
+        ours=True,
     ),
     Flag(
         "fresh",
@@ -121,6 +152,13 @@ FLAGS: tuple[Flag, ...] = (
     Flag("module", Group.SCRIPT, "SCRIPT is a module's name, as with python -m.", short="m"),
     Flag("no-python", Group.SCRIPT, "SCRIPT is a program of its own, not run by Python."),
     Flag("log-dir", Group.SCRIPT, "Where ranks' output and the run's records go. Default: a new one.", metavar="DIR"),
+    Flag("monitor-interval", Group.OTHER, "Accepted, without effect: remuster waits on events.", metavar="SECONDS"),
+    Flag(
+        "start-method",
+        Group.OTHER,
+        "Accepted, without effect: ranks are started as commands.",
+        metavar="spawn|fork|forkserver",
+    ),
     Flag("version", Group.OTHER, "Print the version and exit.", ours=True),
     Flag("help", Group.OTHER, "Print this page and exit.", short="h"),
 )
@@ -128,14 +166,8 @@ FLAGS: tuple[Flag, ...] = (
 SHOWN_ONLY = ("version", "help")  # switches that have no PET_ variable
 
 _FILES = "every rank's output is kept whole in its own file under --log-dir"
-_MASTER = (
-    "for one node leave it out (a free port is found in every round), for several use "
-    "--rdzv-backend etcd --rdzv-endpoint HOST:2379"
-)
 
 LATER: dict[str, str] = {
-    "monitor-interval": "leave it out: remuster waits on events and polls nothing",
-    "start-method": "leave it out: ranks are started as commands",
     "event-log-handler": "leave it out: events stand in the run's records under --log-dir",
     "run-path": "leave it out: the script is then run as a command",
     "redirects": f"leave it out: {_FILES}",
@@ -143,9 +175,6 @@ LATER: dict[str, str] = {
     "local-ranks-filter": f"leave it out: {_FILES}",
     "duplicate-stdout-filters": f"leave it out and search the files: {_FILES}",
     "duplicate-stderr-filters": f"leave it out and search the files: {_FILES}",
-    "node-rank": "leave it out: the nodes are numbered when they meet (--rdzv-backend etcd)",
-    "master-addr": _MASTER,
-    "master-port": _MASTER,
     "logs-specs": f"leave it out: {_FILES}",
     "numa-binding": "leave it out, and start the script through numactl with --no-python",
     "signals-to-handle": "leave it out: SIGTERM, SIGINT, SIGHUP and SIGQUIT stop the job",

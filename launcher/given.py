@@ -1,6 +1,6 @@
 """What was asked for, and where: the command line over PET_ variables. Both are text; nothing is interpreted here.
 
-Called by `cli`, read by `build`.
+Called by `cli`, read by `build` and `meeting`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,13 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from .flags import BY_NAME
+
+
+class Setting(NamedTuple):
+    """One value below the flags and where it stands, as in "cacert in --rdzv-conf"."""
+
+    text: str
+    origin: str
 
 
 class Given(NamedTuple):

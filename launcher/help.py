@@ -11,12 +11,17 @@ WIDTH = 110
 _EPILOG = """\b
 Examples:
   remuster --nproc-per-node auto train.py --epochs 3
+  remuster --nnodes 2 --nproc-per-node gpu --rdzv-backend c10d --rdzv-endpoint $HEAD train.py
   remuster --nnodes 2:4 --nproc-per-node gpu --rdzv-backend etcd \\
       --rdzv-endpoint etcd1,etcd2,etcd3 --rdzv-id big-run \\
       --checkpoint-dir /data/big-run --retry-budget hardware=8,node=4 train.py
 
 Every flag has its default in PET_<NAME>, as with torchrun: PET_NNODES=2, PET_STANDALONE=1. Dashes and underscores mean
 the same, and a flag may be shortened as far as it stays unique. From the script on, everything is the script's.
+
+A configuration file names an etcd service for all jobs that do not say how their nodes meet: a table [etcd] with
+endpoints = ["HOST:PORT", ...] and, as needed, prefix, cacert, cert, key, username, password_file, binary.
+REMUSTER_ENDPOINT=HOST:PORT,... is the same in short, and stronger.
 
 \b
 Exit codes: 0 done; 2 wrong usage; 69 the nodes could not meet; 70 a defect in

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .errors import UsageError
 
 ETCD_PORT = 2379
-_HOST = re.compile(r"[A-Za-z0-9._-]+")
+C10D_PORT = 29400  # torchrun's
+_HOST = r"[A-Za-z0-9._-]+"  # compiled when needed: most starts have no address
+_IPV6 = r"[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?"
 
 _CONF_NAMES: dict[str, str] = {
     **{
@@ -21,6 +23,7 @@ _CONF_NAMES: dict[str, str] = {
         for key in (
             "lease_ttl", "kill_bound", "last_call_timeout", "join_timeout", "launch_id", "prefix",
             "cacert", "cert", "key", "username", "password_file", "protocol",
+            "connect_timeout", "resume_timeout", "token_file", "is_host", "etcd_port", "store_type",
         )
     },
     "ca_cert": "cacert",
@@ -29,22 +32,26 @@ _CONF_NAMES: dict[str, str] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Conf:
+_NEVER_HERE = {"password": "password_file", "token": "token_file"}  # and not even in the sentence that refuses them
+
+
+class Conf(NamedTuple):
     """What --rdzv-conf says: our keys under their one name, and the keys that are not ours."""
 
     values: Mapping[str, str]
     ignored: tuple[str, ...] = ()
 
 
-def whole(name: str, text: str, least: int) -> int:
-    """Return a whole number, at least ``least``."""
+def whole(name: str, text: str, least: int, most: int | None = None) -> int:
+    """Return a whole number, at least ``least``, at most ``most``."""
     try:
         number = int(text)
     except ValueError:
         raise UsageError(f"{name} is {text!r}, which is no whole number; give one, {least} or more") from None
     if number < least:
         raise UsageError(f"{name} is {number}; give {least} or more")
+    if most is not None and number > most:
+        raise UsageError(f"{name} is {number}; give {least} to {most}")
     return number
 
 
@@ -70,29 +77,59 @@ def nnodes(name: str, text: str) -> tuple[int, int]:
     return least, most
 
 
-def endpoints(name: str, text: str) -> tuple[tuple[str, int], ...]:
-    """Return (host, port) for each of ``host[:port]`` or ``[v6][:port]``, comma separated; none twice."""
-    found = [_endpoint(name, part.strip()) for part in text.split(",") if part.strip()]
+def switch(name: str, text: str) -> bool:
+    """Return a yes or no in torchrun's words for it."""
+    word = text.lower()
+    if word not in ("1", "true", "t", "yes", "y", "0", "false", "f", "no", "n"):
+        raise UsageError(f"{name} is {text!r}; give true or false")
+    return word[0] in "1ty"
+
+
+def port(name: str, text: str, least: int = 1) -> int:
+    """Return a port; 0, where ``least`` allows it, means any."""
+    return whole(name, text, least, 65535)
+
+
+def host(name: str, text: str) -> str:
+    """Return a name or an address; an IPv6 address may stand in brackets, as torchrun wants it."""
+    bare = text.strip()
+    if bare.startswith("[") and bare.endswith("]"):
+        bare = bare[1:-1]
+    if not re.fullmatch(_HOST, bare) and (bare.count(":") < 2 or not re.fullmatch(_IPV6, bare)):
+        raise UsageError(f"{name} is {text!r}; give the name or the address of one node")
+    return bare
+
+
+def endpoints(name: str, text: str, port: int | None = ETCD_PORT, least: int = 1) -> tuple[tuple[str, int], ...]:
+    """Return (host, port) for each of ``host[:port]`` or ``[v6][:port]``, comma separated; none twice.
+
+    ``port`` is the default, None when it must be given; ``least`` the lowest that is allowed.
+    """
+    found = [_endpoint(name, part.strip(), port, least) for part in text.split(",") if part.strip()]
     return tuple(dict.fromkeys(found))
 
 
-def _endpoint(name: str, text: str) -> tuple[str, int]:
+def _endpoint(name: str, text: str, default: int | None, least: int) -> tuple[str, int]:
+    if "@" in text:  # not shown: what stands before it may be a password
+        raise UsageError(f"{name} holds a user or password; write HOST:PORT, and --rdzv-conf username=,password_file=")
     if "://" in text:
         raise UsageError(
             f"{name} holds {text!r}; write HOST:PORT without the scheme (--rdzv-conf cacert=FILE turns TLS on)"
         )
     if text.startswith("["):
         host, bracket, rest = text[1:].partition("]")
-        good = bool(bracket) and re.fullmatch(r"[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?", host) is not None
+        good = bool(bracket) and re.fullmatch(_IPV6, host) is not None
         colon, port = rest[:1], rest[1:]
     else:
         host, colon, port = text.partition(":")
-        good = _HOST.fullmatch(host) is not None
+        good = re.fullmatch(_HOST, host) is not None
     if not good or colon not in ("", ":") or ":" in port or (colon and not re.fullmatch("[0-9]{1,5}", port)):
         raise UsageError(f"{name} holds {text!r}; write HOST, HOST:PORT or [IPV6]:PORT")
-    number = int(port) if colon else ETCD_PORT
-    if not 1 <= number <= 65535:
-        raise UsageError(f"{name} holds {text!r}; a port is a number from 1 to 65535")
+    if not colon and default is None:
+        raise UsageError(f"{name} holds {text!r}, which has no port; write HOST:PORT")
+    number = int(port) if colon else default or 0
+    if not least <= number <= 65535:
+        raise UsageError(f"{name} holds {text!r}; a port is a number from {least} to 65535")
     return host, number
 
 
@@ -106,6 +143,12 @@ def conf(name: str, text: str) -> Conf:
         key, equals, value = _bare(item).partition("=")
         if not equals or not key.strip():
             raise UsageError(f"{name} holds {item.strip()!r}; write KEY=VALUE, several with commas between")
+        secret = key.strip(" '\"").lower()
+        if secret in _NEVER_HERE:
+            raise UsageError(
+                f"{name} holds a {secret}, and a command line or variable is read by others; write it into a file of "
+                f"mode 600 and give {_NEVER_HERE[secret]}=FILE"
+            )
         known = _CONF_NAMES.get(key.strip())
         if known is None:
             ignored.append(key.strip())

@@ -6,49 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from launcher_lines import Command
 
 from remuster.agent.spec import Backend, JobSpec, SpecError, StoreAccess
-from remuster.launcher import cli
 from remuster.launcher.flags import FLAGS, LATER
-
-
-class Command:
-    """Runs command lines in a folder that holds t.py, and keeps what reached the agent."""
-
-    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.folder = folder
-        self.capsys = capsys
-        self.started: list[JobSpec] = []
-        self.stderr = ""
-
-    def run(self, line: str, args: list[str] | None = None, **environ: str) -> int:
-        def start(spec: JobSpec) -> int:
-            self.started.append(spec)
-            return 7
-
-        code = cli.run([*line.split(), *(args or [])], environ, start)
-        self.stdout, self.stderr = self.capsys.readouterr()
-        return code
-
-    def spec(self, line: str, args: list[str] | None = None, **environ: str) -> JobSpec:
-        assert self.run(line, args, **environ) == 7, self.stderr
-        return self.started[-1]
-
-    def refusal(self, line: str, args: list[str] | None = None, **environ: str) -> str:
-        """Return the one line that the command is refused with."""
-        assert self.run(line, args, **environ) == 2
-        assert not self.started
-        assert self.stderr.startswith("remuster: ")
-        assert self.stderr.count("\n") == 1
-        assert "; " in self.stderr
-        return self.stderr
-
-
-@pytest.fixture
-def command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
-    (tmp_path / "t.py").touch()
-    monkeypatch.chdir(tmp_path)
-    return Command(tmp_path, capsys)
 
 
 def test_a_plain_script_is_one_rank_without_a_server(command: Command) -> None:
@@ -63,11 +24,12 @@ def test_a_plain_script_is_one_rank_without_a_server(command: Command) -> None:
 
 
 def test_everything_given_arrives(command: Command) -> None:
-    for name in ("ca", "crt", "key", "pw"):
-        (command.folder / name).touch()
+    for name, mode in (("ca", 0o644), ("crt", 0o644), ("key", 0o640), ("pw", 0o600)):
+        command.file(name, "x", mode)
     spec = command.spec(
         "--nnodes=2:4 --nproc-per-node=3 --rdzv-backend=etcd --rdzv-endpoint=a,b:1 --rdzv-id=run --fresh "
         "--rdzv-conf=lease_ttl=6,kill_bound=1.5,last_call_timeout=2,join_timeout=9,launch_id=L,prefix=p,"
+        "connect_timeout=3,"
         "ca_cert=ca,ssl_cert=crt,ssl_cert_key=key,username=u,password_file=pw "
         "--max-restarts=2 --local-addr=10.0.0.9 --role=r --log-dir=logs --checkpoint-dir=ckpt "
         "--resume-hook=pkg.mod:choose t.py"
@@ -92,6 +54,7 @@ def test_everything_given_arrives(command: Command) -> None:
         kill_bound_s=1.5,
         last_call_timeout_s=2,
         join_timeout_s=9,
+        connect_timeout_s=3,
         max_restarts=2,
         log_dir=command.folder / "logs",
         checkpoint_dir=command.folder / "ckpt",
@@ -104,6 +67,13 @@ def test_everything_given_arrives(command: Command) -> None:
 SAMPLES = {
     "nnodes": ("2", "3", lambda s: (s.min_nodes, s.max_nodes), (2, 2), (3, 3)),
     "nproc-per-node": ("2", "3", lambda s: s.nproc, 2, 3),
+    "node-rank": ("1", "0", lambda s: s.place, 1, 0),
+    "master-addr": ("a", "b", lambda s: s.master, ("a", 7), ("b", 7)),
+    "master-port": ("1", "2", lambda s: s.master, ("127.0.0.1", 1), ("127.0.0.1", 2)),
+    "etcd-binary": ("sh", "true", lambda s: s.embedded and Path(s.embedded.binary or "").name, "sh", "true"),
+    "config": ("a.toml", "b.toml", lambda s: s.endpoints, (("a", 2379),), (("b", 2379),)),
+    "monitor-interval": ("1", "2.5", lambda s: s.nproc, 1, 1),  # no effect
+    "start-method": ("fork", "spawn", lambda s: s.nproc, 1, 1),
     "local-addr": ("a", "b", lambda s: s.local_addr, "a", "b"),
     "role": ("a", "b", lambda s: s.role, "a", "b"),
     "rdzv-backend": ("etcd-v2", "etcd", lambda s: s.backend, Backend.ETCD, Backend.ETCD),
@@ -116,6 +86,7 @@ SAMPLES = {
     "resume-hook": ("a:b", "c:d", lambda s: s.resume_hook, "a:b", "c:d"),
     "retry-budget": ("hardware=1", "node=2", lambda s: s.retry_budget, (("hardware", 1),), (("node", 2),)),
 }
+OF_STATIC = ("node-rank", "master-addr", "master-port", "etcd-binary")
 SWITCHES = {
     "standalone": lambda s: s.backend is Backend.MEMORY,
     "fresh": lambda s: s.fresh,
@@ -131,7 +102,12 @@ def test_the_samples_are_complete() -> None:
 @pytest.mark.parametrize("name", SAMPLES)
 def test_the_line_wins_over_the_variable_and_that_over_the_default(command: Command, name: str) -> None:
     by_env, by_line, read, env_value, line_value = SAMPLES[name]
-    base = {"PET_RDZV_BACKEND": "etcd", "PET_RDZV_ID": "x"} | {"PET_" + name.replace("-", "_").upper(): by_env}
+    for service in "ab":
+        command.file(f"{service}.toml", f'[etcd]\nendpoints = "{service}"\n')
+    base = {"PET_RDZV_BACKEND": "etcd", "PET_RDZV_ID": "x"}
+    if name in OF_STATIC:
+        base = {"PET_NNODES": "2", "PET_MASTER_PORT": "7"}
+    base["PET_" + name.replace("-", "_").upper()] = by_env
     assert read(command.spec("t.py", **base)) == env_value
     assert read(command.spec(f"--{name}={by_line} t.py", **base)) == line_value
 
@@ -169,7 +145,7 @@ def test_zero_in_a_switch_that_is_not_in_yet_asks_for_nothing(command: Command) 
         ("", "no script given; write remuster"),
         ("absent.py", "no script 'absent.py' in /"),
         ("--no-python absent", "no program 'absent'"),
-        ("--no-python ./t.py", "no program './t.py'"),
+        ("--no-python ./t.py", "no program './t.py' that can be run: it is not executable; chmod +x './t.py'"),
         ("-m --no-python t", "contradict each other"),
         ("-m .t", "no module's name"),
         ("--nnodes 1:2:3 t.py", "--nnodes is '1:2:3', which is not in MIN:MAX format"),
@@ -177,11 +153,14 @@ def test_zero_in_a_switch_that_is_not_in_yet_asks_for_nothing(command: Command) 
         ("--nproc-per-node=many t.py", "Unsupported nproc_per_node value"),
         ("--max-restarts=-1 t.py", "--max-restarts is -1; give 0 or more"),
         ("--max-restarts=x t.py", "--max-restarts is 'x', which is no whole number"),
-        ("--rdzv-backend c10d t.py", "c10d is not in remuster yet; use --rdzv-backend etcd"),
-        ("--rdzv-backend static --nnodes 2 t.py", "static is not in remuster yet"),
-        ("--nnodes 2 t.py", "static (the default) is not in remuster yet"),
-        ("--nnodes 1:2 t.py", "static (the default) is not in remuster yet"),
-        ("--rdzv-endpoint h t.py", "static (the default) is not in remuster yet"),
+        ("--no-python absent/x", "no program 'absent/x' that can be run; check its path"),
+        ("--no-python t.py", "give its path, ./t.py"),
+        ("--no-python .", "no program '.' that can be run on PATH"),
+        ("--no-python ./", "it is a directory; give a file"),
+        (".", "the script '.' is a directory; give a file, or a directory with a __main__.py"),
+        ("--monitor-interval 0 t.py", "--monitor-interval is '0'; give more than 0 seconds"),
+        ("--monitor-interval soon t.py", "--monitor-interval is 'soon', which is no number"),
+        ("--start-method clone t.py", "--start-method is 'clone'; give spawn, fork, forkserver"),
         ("--rdzv-backend zookeeper t.py", "--rdzv-backend is 'zookeeper', which is not registered"),
         ("--rdzv-backend etcd --rdzv-endpoint= t.py", "--rdzv-endpoint is ''"),
         ("--rdzv-backend etcd --rdzv-endpoint=a:x t.py", "--rdzv-endpoint holds 'a:x'"),
@@ -192,17 +171,20 @@ def test_zero_in_a_switch_that_is_not_in_yet_asks_for_nothing(command: Command) 
         ("--standalone --nnodes 2 t.py", "--standalone is one node and --nnodes asks for 2"),
         ("--rdzv-conf lease_ttl=5 t.py", "give lease_ttl=6 or more"),
         ("--rdzv-conf lease_ttl=1 t.py", "lease_ttl in --rdzv-conf is 1; give 2 or more"),
+        ("--rdzv-conf lease_ttl=86401 t.py", "lease_ttl in --rdzv-conf is 86401; give 2 to 86400"),
         ("--rdzv-conf lease_ttl=5.5 t.py", "lease_ttl in --rdzv-conf is '5.5', which is no whole number"),
         ("--rdzv-conf kill_bound=-1 t.py", "kill_bound in --rdzv-conf is '-1'"),
         ("--rdzv-conf lease_ttl t.py", "write KEY=VALUE"),
         ("--rdzv-conf cacert=absent t.py", "cacert in --rdzv-conf is 'absent', which is no file"),
         ("--rdzv-conf cert=t.py t.py", "one of cert and key"),
-        ("--rdzv-conf cert=t.py,key=t.py t.py", "no cacert"),
+        ("--rdzv-conf key=t.py t.py", "key in --rdzv-conf is one of cert and key"),
+        ("--rdzv-conf cert=t.py,key=t.py t.py", "needs a cacert beside it"),
+        ("--rdzv-conf connect_timeout=x t.py", "connect_timeout in --rdzv-conf is 'x', which is no number"),
         ("--rdzv-conf protocol=https t.py", "asks for https and has no cacert"),
         ("--rdzv-conf username=u t.py", "one of username and password_file"),
         ("--rdzv-conf prefix=/ t.py", "prefix in --rdzv-conf is '/'"),
         ("--checkpoint-dir t.py t.py", "--checkpoint-dir 't.py' cannot be used: it is not a directory"),
-        ("--checkpoint-dir t.py/x t.py", "--checkpoint-dir 't.py/x' cannot be used: not a directory"),
+        ("--checkpoint-dir t.py/x t.py", "--checkpoint-dir 't.py/x' cannot be used: /"),
         ("--checkpoint-dir /proc/x t.py", "--checkpoint-dir '/proc/x' cannot be used: no such file"),
         ("--checkpoint-dir= t.py", "--checkpoint-dir is empty"),
         ("--log-dir t.py t.py", "--log-dir 't.py' cannot be used: it is not a directory"),
@@ -254,7 +236,7 @@ def test_standalone(command: Command) -> None:
     spec = command.spec("--standalone --nnodes 1:4 --rdzv-backend c10d --rdzv-endpoint h --rdzv-id kept t.py")
     assert (spec.backend, spec.endpoints) == (Backend.MEMORY, ())
     assert (spec.min_nodes, spec.max_nodes, spec.run_id) == (1, 1, "kept")
-    assert "backend and endpoint given with it are not used" in command.stderr
+    assert "--rdzv-backend, --rdzv-endpoint not used: --standalone is one node" in command.stderr
     assert command.spec("--rdzv-backend static --nnodes 1:1 t.py").backend is Backend.MEMORY
 
 

@@ -56,7 +56,7 @@ def test_a_refusal_is_one_line_and_exit_2(args: tuple[str | bytes, ...], says: b
 
 def test_a_refusal_makes_nothing(tmp_path: Path) -> None:
     (tmp_path / "t.py").touch()
-    for wrong in ("--resume-hook=absent-program", "--rdzv-conf=lease_ttl=3", "--rdzv-backend=c10d"):
+    for wrong in ("--resume-hook=absent-program", "--rdzv-conf=lease_ttl=3", "--rdzv-endpoint=h"):
         assert command("--log-dir=logs", "--checkpoint-dir=ckpt", wrong, "t.py", cwd=tmp_path).returncode == 2
     assert [path.name for path in tmp_path.iterdir()] == ["t.py"]
 

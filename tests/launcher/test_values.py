@@ -59,7 +59,8 @@ def test_bad_endpoints(text: str) -> None:
         ('"lease_ttl=4", kill_bound = 1 ,', {"lease_ttl": "4", "kill_bound": "1"}, ()),
         ("cacert='/a=b',launch_id=x=y", {"cacert": "/a=b", "launch_id": "x=y"}, ()),
         ("ca_cert=a,ssl_cert=b,ssl_cert_key=c", {"cacert": "a", "cert": "b", "key": "c"}, ()),
-        ("read_timeout=1,is_host=0,read_timeout=2", {}, ("read_timeout", "is_host")),
+        ("read_timeout=1,close_timeout=0,read_timeout=2", {}, ("read_timeout", "close_timeout")),
+        ("is_host=0,store_type=tcp,token_file=t", {"is_host": "0", "store_type": "tcp", "token_file": "t"}, ()),
         ("launch_id=", {"launch_id": ""}, ()),
     ],
 )
@@ -71,6 +72,55 @@ def test_conf(text: str, known: dict[str, str], ignored: tuple[str, ...]) -> Non
 def test_bad_conf(text: str) -> None:
     with pytest.raises(UsageError, match="write KEY=VALUE"):
         values.conf("--rdzv-conf", text)
+
+
+@pytest.mark.parametrize("key", ["password", "Password", "'token", "token "])
+def test_what_is_secret_is_neither_taken_nor_shown(key: str) -> None:
+    for text in (f"{key}=hunter2,x", f"lease_ttl=4,{key}=hunter2"):
+        with pytest.raises(UsageError, match=r"^PET_RDZV_CONF holds a .*; write it into a file") as refusal:
+            values.conf("PET_RDZV_CONF", text)
+        assert "hunter2" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("text", ["u:hunter2@h:2379", "http://u:hunter2@h:2379", "a,hunter2@h"])
+def test_a_password_in_an_endpoint_is_not_shown(text: str) -> None:
+    with pytest.raises(UsageError, match="holds a user or password; write HOST:PORT") as refusal:
+        values.endpoints("--rdzv-endpoint", text)
+    assert "hunter2" not in str(refusal.value)
+
+
+def test_endpoints_with_a_default_of_their_own() -> None:
+    assert values.endpoints("e", "h", 29400, 0) == (("h", 29400),)
+    assert values.endpoints("e", "[::1]:0", 29400, 0) == (("::1", 0),)
+    with pytest.raises(UsageError, match="'h', which has no port; write HOST:PORT"):
+        values.endpoints("e", "h", None)
+    with pytest.raises(UsageError, match="from 0 to 65535"):
+        values.endpoints("e", "h:65536", None, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "means"),
+    [("a.b-c", "a.b-c"), ("10.0.0.1", "10.0.0.1"), ("::1", "::1"), ("[::1]", "::1"), (" h ", "h"),
+     ("fe80::1%eth0", "fe80::1%eth0")],
+)  # fmt: skip
+def test_host(text: str, means: str) -> None:
+    assert values.host("--master-addr", text) == means
+
+
+@pytest.mark.parametrize("text", ["", " ", "a b", "h:1", "http://h", "[]", "[h]x", "a,b", "abc:"])
+def test_bad_host(text: str) -> None:
+    with pytest.raises(UsageError, match=r"^--master-addr is .*; give the name"):
+        values.host("--master-addr", text)
+
+
+def test_switch() -> None:
+    for text in ("1", "true", "T", "Yes", "y"):
+        assert values.switch("is_host", text)
+    for text in ("0", "False", "f", "no", "N"):
+        assert not values.switch("is_host", text)
+    for text in ("", "2", "on", "ja"):
+        with pytest.raises(UsageError, match=r"^is_host is .*; give true or false"):
+            values.switch("is_host", text)
 
 
 @pytest.mark.parametrize("text", ["", ".", "..", "a/b", "a\nb", "a\udcff", "x" * 129])
@@ -89,6 +139,9 @@ def test_prefix(text: str, means: str) -> None:
     [
         (lambda t: values.whole("--max-restarts", t, 0), "x"),
         (lambda t: values.whole("--max-restarts", t, 0), "-1"),
+        (lambda t: values.port("p", t), "0"),
+        (lambda t: values.port("p", t), "-1"),
+        (lambda t: values.port("p", t), "x"),
         (lambda t: values.seconds("kill_bound", t), "nan"),
         (lambda t: values.seconds("kill_bound", t), "inf"),
         (lambda t: values.seconds("kill_bound", t), "-1"),
