@@ -26,7 +26,7 @@ from .linux import (
 )
 from .page import Page
 from .spawn import spawn_guardian
-from .sweep import CLEAN_SCANS, kill_all, reap, sweep
+from .sweep import CLEAN_SCANS, NOBODY, kill_all, reap, sweep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signa
 SECOND_FENCE_S = 0.1  # after the guardian's
 PATIENCE_S = 30.0  # for what will not die
 UNKILLABLE = 75  # exit code: worth a requeue, on another node
+ENDS_STORE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+SILENT_S = 1.0  # how long a store may outlive the agent before that is said
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 4, 500  # between the rounds of a fence
 
 
@@ -122,7 +124,12 @@ class Keeper:
                 self.timer.clear()
             fencing = self.status is None and self._fence()
             pause_ms = min(2 * (pause_ms or _FIRST_PAUSE_MS), _LONGEST_PAUSE_MS) if fencing else None
-        left = self._sweep(patience_s)
+        minder = self.page.minder if proc.alive(self.page.minder) else NOBODY
+        left = self._sweep(patience_s, minder)
+        self._tell_killed()
+        if minder != NOBODY and not left:
+            self._await(minder)
+            left = self._sweep(patience_s, NOBODY)
         if left:
             names = ", ".join(f"{pid} ({proc.name(pid)}, state {proc.state(pid)})" for pid in left)
             print(
@@ -133,18 +140,45 @@ class Keeper:
             )
             return UNKILLABLE
         code = os.waitstatus_to_exitcode(self.status)
-        if code == -signal.SIGKILL:
+        return code if code >= 0 else 128 - code
+
+    def _tell_killed(self) -> None:
+        if self.status is not None and os.waitstatus_to_exitcode(self.status) == -signal.SIGKILL:
             print(
                 f"remuster: the agent (pid {self.agent}) was killed by SIGKILL, and its ranks were stopped; if nobody "
                 "did that, look for the kernel's OOM killer.",
                 file=sys.stderr,
                 flush=True,
             )
-        return code if code >= 0 else 128 - code
+
+    def _await(self, minder: int) -> None:
+        """Wait for the end of the store that the agent had started: other nodes may still need it."""
+        self._listen()
+        for fd in self.held:
+            os.close(fd)  # nothing of this node's is left: its next agent may start
+        self.held.clear()
+        poll = select.poll()
+        poll.register(self.signals, select.POLLIN)
+        say_s = boottime() + SILENT_S
+        while proc.alive(minder):
+            poll.poll(None if say_s == NEVER else max(0.0, 1000 * (say_s - boottime())))
+            if any(signum in ENDS_STORE for signum, _ in read_signals(self.signals)):
+                os.kill(minder, signal.SIGTERM)
+            reap(self._note_end)
+            if boottime() >= say_s and proc.alive(minder):
+                say_s = NEVER
+                print(
+                    f"remuster: this command still serves the rendezvous of the run to other nodes (pid {minder}) and "
+                    "ends with the last of them; another Ctrl-C or SIGTERM ends the store for all.",
+                    file=sys.stderr,
+                    flush=True,
+                )
 
     def _note_end(self, pid: int, status: int) -> None:
         if pid == self.agent:
             self.status = status
+        elif pid == self.page.minder:
+            self.page.set_minder(NOBODY)  # its number may be another's now
 
     def _listen(self) -> bool:
         """Take the lock that the agent hands over, or its nudge to read the page; False when it has gone."""
@@ -200,11 +234,11 @@ class Keeper:
             kill_all([self.agent])  # nobody is left to carry on
         return busy or dying
 
-    def _sweep(self, patience_s: float) -> tuple[int, ...]:
+    def _sweep(self, patience_s: float, spare: int) -> tuple[int, ...]:
         groups = cgroup.of_guardian(self.page.last_guardian)
         for group in groups:
             cgroup.kill(group)
-        left = sweep(patience_s, self._note_end, last=self.page.guardian)
+        left = sweep(patience_s, self._note_end, self.page.guardian, spare)
         for group in groups:
             cgroup.remove(group)
         return left

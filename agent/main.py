@@ -16,9 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..rendezvous.errors import StoreError
 from ..rendezvous.keys import Keys
 from ..rendezvous.leader import Conclude, Concluded, Limits
-from ..rendezvous.records import Incarnation, Job, Node, NodeId, Phase, Round
+from ..rendezvous.records import NO_PLACE, Incarnation, Job, Node, NodeId, Phase, Round
 from ..rendezvous.store import Store
 from . import node_words as words
 from .chronicle import Chronicle
@@ -29,15 +30,17 @@ from .leading import Counsel
 from .lease import Timing
 from .linux import boottime
 from .loop import Agent, Surroundings
+from .meeting import Met, meet
 from .node_lock import NodeBusy, NodeLock, NodeLockError
 from .node_state import Settings
 from .notes import Notes
-from .ports import AddressError, literal, reachable_address
+from .ports import AddressError, literal, meeting_point, reachable_address
 from .reentry import Entrance
-from .run_dir import RunDirectoryError, run_directory
+from .run_dir import NoRoomForLogs, RunDirectoryError, run_directory
 from .seat import Seat
 from .spec import Backend, JobSpec
 from .strays import sweep_strays
+from .terms import terms
 
 if TYPE_CHECKING:
     from .output import Console
@@ -47,7 +50,7 @@ FORWARD = (signal.SIGUSR1, signal.SIGUSR2)
 USAGE, REFUSED, UNHEALTHY = 2, 69, 75
 NAMES = 64  # agents of one run on one host without --local-addr, told apart by a number
 WARM_S = 0.25  # after the start: the first ranks run by then, or nodes are waited for
-CALL_S = 2.0  # for one try at etcd; less under a short lease, or one silent member would cost all of it
+STALL_S = 1200.0  # beyond all that a leader waits for: who stands longer has no leader that can go on
 SLACK_S = 2.0  # after a TTL, for the store to say that a lease has expired
 
 
@@ -84,13 +87,24 @@ class _Host:
             self._records.close()
 
     async def _serve(self) -> int:
+        try:
+            met = await meet(self._spec, self._seat, lambda words: self._console().say(_voiced(words)))
+        except (StoreError, AddressError) as error:
+            return self._complain(str(error), REFUSED)
+        self._spec = met.spec
+        try:
+            return await self._in_job(met)
+        finally:
+            await met.part()
+
+    async def _in_job(self, met: Met) -> int:
         spec, machine = self._spec, this_machine()
         try:
             run_dir = await self._files.run(run_directory, spec.log_dir, spec.run_id)
             address = _address(spec)
             node, tag, lock = await _take_name(spec, machine)
         except RunDirectoryError as error:
-            return self._complain(str(error), USAGE)
+            return self._complain(str(error), UNHEALTHY if isinstance(error, NoRoomForLogs) else USAGE)
         except TimeoutError:
             where = spec.log_dir or "the temporary directory"
             return self._complain(f"no answer from the file system of {where}; give another --log-dir", UNHEALTHY)
@@ -99,12 +113,13 @@ class _Host:
         except NodeLockError as error:
             return self._complain(str(error), UNHEALTHY)
         try:
-            return await self._on_node(run_dir, address, node, (tag, lock), machine)
+            settings = _settings(spec, node, machine, address)
+            return await self._on_node(run_dir, settings, met.store, (tag, lock))
         finally:
             os.close(lock)
 
-    async def _on_node(self, run_dir: Path, address: str, node: NodeId, lock: tuple[str, int], machine: Machine) -> int:
-        spec = self._spec
+    async def _on_node(self, run_dir: Path, settings: Settings, store: Store, lock: tuple[str, int]) -> int:
+        spec, node, address = self._spec, settings.node, settings.record.address
         log = Notes(lambda text: self._console().say(text), run_dir, self._records, os.environ.get("LOGLEVEL", ""))
         if not spec.new_run:  # nobody has used an id that was made just now
             strays = sweep_strays(spec.run_id, node, self._seat.keeper)
@@ -112,9 +127,13 @@ class _Host:
                 log.line("killed what an earlier start had left", pids=list(strays.killed))
             if strays.survivors:
                 return self._complain(f"processes {strays.survivors} of an earlier start do not die; reboot", UNHEALTHY)
+        if spec.master is not None and spec.place in (None, 0):
+            try:
+                await meeting_point(address, spec.master)
+            except AddressError as error:
+                return self._complain(str(error), REFUSED)
         # Ranks get theirs with their orders; this marks what the agent itself starts, a resume hook, for a later sweep.
         os.environ.update(REMUSTER_RUN_ID=spec.run_id, REMUSTER_NODE=node)
-        store, keys = _store(spec), Keys(spec.run_id, spec.prefix)
         log.line("start", run_id=spec.run_id, node=node, address=address, run_dir=str(run_dir))
 
         def keep(record: dict[str, object]) -> None:
@@ -128,8 +147,8 @@ class _Host:
                 if spec.checkpoint_dir is not None:
                     mirror_record(mirror_directory(spec.checkpoint_dir, spec.run_id), number, record)
 
-        chronicle = Chronicle(store, keys, self._records, keep, log.line)
-        agent = self._agent(store, _settings(spec, keys, node, machine, address), chronicle, log, run_dir)
+        chronicle = Chronicle(store, settings.keys, self._records, keep, log.line)
+        agent = self._agent(store, settings, chronicle, log, run_dir)
         agent.crew.link.hold(*lock)
         _listen(agent)
         warm = asyncio.get_running_loop().call_later(WARM_S, _warm, log)
@@ -142,10 +161,9 @@ class _Host:
         finally:
             warm.cancel()
             await agent.crew.link.stop()
-            await store.close()
             log.open()
-        if end.code and chronicle.report:
-            self._console().say(chronicle.report)
+        if end.code:
+            self._console().say(chronicle.report or _voiced(end.sentence))
         log.line("exit", code=end.code, why=end.sentence)
         if survivors:
             return self._complain(f"processes {survivors} do not die from SIGKILL; reboot this node", UNHEALTHY)
@@ -190,8 +208,14 @@ class _Host:
         await chronicle.settle()
 
     def _complain(self, sentence: str, code: int) -> int:
-        self._console().say(f"remuster: {sentence}\n")
+        self._console().say(_voiced(sentence))
         return code
+
+
+def _voiced(sentence: str) -> str:
+    from .report import one_line
+
+    return f"remuster: {one_line(sentence)}\n"
 
 
 def _warm(log: Notes) -> None:
@@ -234,34 +258,19 @@ async def _take_name(spec: JobSpec, machine: Machine) -> tuple[NodeId, str, int]
     raise AssertionError("unreachable")
 
 
-def _settings(spec: JobSpec, keys: Keys, node: NodeId, machine: Machine, address: str) -> Settings:
+def _settings(spec: JobSpec, node: NodeId, machine: Machine, address: str) -> Settings:
     pid, start = this_process()
+    place = NO_PLACE if spec.place is None else spec.place
     return Settings(
-        keys,
+        Keys(spec.run_id, spec.prefix),
         node,
-        Node(Incarnation(0), machine.name, machine.boot, address, spec.nproc, Round(0), pid, start),
+        Node(Incarnation(0), machine.name, machine.boot, address, spec.nproc, Round(0), pid, start, place),
         Job(Phase.FORMING, Round(1), spec.min_nodes, spec.max_nodes, spec.launch_id),
         spec.fresh,
         spec.grace_s,
         spec.join_timeout_s,
+        held_s=spec.lease_ttl_s + SLACK_S,
+        stall_s=spec.join_timeout_s + spec.last_call_timeout_s + spec.resume_timeout_s + STALL_S,
+        terms=terms(spec),
+        master=spec.master,
     )
-
-
-def _store(spec: JobSpec) -> Store:
-    if spec.backend is Backend.MEMORY:
-        from ..rendezvous.memory import MemoryStore
-
-        return MemoryStore(never_expire=True)
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's core prints reconnections to stderr; ranks do not see this
-    from ..rendezvous.etcd import EtcdStore
-    from ..rendezvous.etcd_config import Endpoint, EtcdConfig, Tls
-
-    access = spec.store
-    tls = None
-    if access.cacert or access.cert:
-        tls = Tls(*(None if path is None else str(path) for path in (access.cacert, access.cert, access.key)))
-    password = access.password_file.read_text(encoding="utf-8").rstrip("\n") if access.password_file else ""
-    first = int.from_bytes(os.urandom(2), "big") % len(spec.endpoints)  # or all agents of a job would sit on one member
-    endpoints = tuple(Endpoint(host, port) for host, port in spec.endpoints[first:] + spec.endpoints[:first])
-    call_s = min(CALL_S, Timing(spec.lease_ttl_s, spec.kill_bound_s).try_s)
-    return EtcdStore(EtcdConfig(endpoints, tls, access.username, password, call_s))

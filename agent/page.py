@@ -12,11 +12,11 @@ from .linux import NEVER
 
 MAX_SPARED = 64
 _BYTES = 4096
-_GUARDIAN, _LAST, _COUNT, _SPARED = 4, 5, 6, 7  # indices of 32-bit words; words 0 and 1 are the deadline
+_GUARDIAN, _LAST, _MINDER, _COUNT, _SPARED = 4, 5, 6, 7, 8  # indices of 32-bit words; words 0 and 1 are the deadline
 
 
 class Page:
-    """The fence's deadline, the guardian's pid, and the children that the agent leads itself. Inherited by fork."""
+    """The fence's deadline, who guards and who minds the store, and the children that the agent leads itself."""
 
     __slots__ = ("_times", "_words")
 
@@ -41,6 +41,11 @@ class Page:
         return self._words[_LAST]
 
     @property
+    def minder(self) -> int:
+        """The pid of the minder that this agent has started, 0 for none: it may outlive the agent."""
+        return self._words[_MINDER]
+
+    @property
     def spared(self) -> tuple[int, ...]:
         return tuple(self._words[_SPARED : _SPARED + self._words[_COUNT]])
 
@@ -52,6 +57,10 @@ class Page:
         """Name the present guardian, 0 for none."""
         self._words[_GUARDIAN] = pid
         self._words[_LAST] = pid or self._words[_LAST]
+
+    def set_minder(self, pid: int) -> None:
+        """Name the minder, 0 once it has been reaped."""
+        self._words[_MINDER] = pid
 
     def set_spared(self, pids: tuple[int, ...]) -> None:
         """Name the agent's own children that lead a session (an embedded store, a hook): the fence is not for them."""

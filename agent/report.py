@@ -49,6 +49,12 @@ def failures(evidence: RoundEvidence, verdict: Verdict) -> tuple[Failure, ...]:
     return tuple(sorted(rows, key=lambda row: (row.rank, row.node)))
 
 
+def one_line(sentence: str) -> str:
+    """Return a sentence that may hold somebody else's words as one line that cannot move a terminal's cursor."""
+    shown = (f"\\x{ord(c):02x}" if c < " " or "\x7f" <= c < "\xa0" else c for c in " ".join(sentence.split()))
+    return "".join(shown)
+
+
 def render(entry: str, verdict: Verdict, rows: tuple[Failure, ...], ended: str = "") -> str:
     """Return the report. ``entry`` is the program as typed; ``ended`` says why it is not tried again."""
     victims = {(node, rank) for node, rank, _ in verdict.victims}

@@ -81,6 +81,7 @@ class JobSpec:
     kill_bound_s: float = 3.0  # from SIGKILL to reaped, GPU memory torn down
     last_call_timeout_s: float = 30.0  # torchrun's; how long a round with min nodes waits for more
     join_timeout_s: float = 600.0  # torchrun's; how long to wait for min nodes
+    resume_timeout_s: float = 600.0  # for a choice of the resume point: digests of a large checkpoint take minutes
     connect_timeout_s: float = 10.0  # how long an etcd service that has never answered is tried
     grace_s: float = 30.0  # torchrun's; from SIGTERM to SIGKILL
 

@@ -47,22 +47,29 @@ def reap(on_end: Callable[[int, int], None]) -> bool:
         on_end(pid, status)
 
 
-def sweep(bound_s: float, on_end: Callable[[int, int], None], last: int = NOBODY) -> tuple[int, ...]:
+def sweep(
+    bound_s: float, on_end: Callable[[int, int], None], last: int = NOBODY, spare: int = NOBODY
+) -> tuple[int, ...]:
     """Kill and reap until no child is left; after ``bound_s`` return the pids that would not die. Blocks.
 
     ``last`` is a guardian that sweeps at the same time: it is killed when it is stopped or nothing else is alive. Were
     it killed first and this process a moment later, nobody would be left to go on.
+    ``spare`` is a child that lives on, with all below it: then some readings in a row that show no other child are what
+    proves the rest dead, for no one but this process can take a child off that list.
     """
     began_s = boottime()
-    clean_scans = 0
+    clean_scans = alone = 0
     while not reap(on_end):
-        others = [pid for pid in proc.below(os.getpid()) if pid != last]
+        alone = alone + 1 if proc.children(os.getpid()) == [spare] else 0
+        if alone >= CLEAN_SCANS:
+            return ()
+        others = [pid for pid in proc.below(os.getpid(), spare=(spare,)) if pid != last]
         kill_all(others)
         clean_scans = 0 if any(proc.alive(pid) for pid in reversed(others)) else clean_scans + 1
         if last != NOBODY and (clean_scans >= CLEAN_SCANS or proc.stopped(last)):
             kill_all([last])
         if boottime() >= began_s + bound_s:
-            return survivors()
+            return survivors(spare)
         time.sleep(pause_s(began_s))
     return ()
 
@@ -72,6 +79,6 @@ def pause_s(began_s: float) -> float:
     return min(SHORTEST_PAUSE_S + (boottime() - began_s) / 20, LONGEST_PAUSE_S)
 
 
-def survivors() -> tuple[int, ...]:
-    """Return the descendants that are still alive."""
-    return tuple(pid for pid in proc.below(os.getpid()) if proc.alive(pid))
+def survivors(spare: int = NOBODY) -> tuple[int, ...]:
+    """Return the descendants that are still alive, without ``spare`` and those below it."""
+    return tuple(pid for pid in proc.below(os.getpid(), spare=(spare,)) if proc.alive(pid))

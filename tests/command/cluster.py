@@ -320,7 +320,9 @@ class Cluster(Place):
         return [
             key
             for key in self.tree()
-            if key not in ("job", roster) and not key.startswith("history/") and self.prefix + key != self._record(key)
+            if key not in ("job", "terms", roster)
+            and not key.startswith("history/")
+            and self.prefix + key != self._record(key)
         ]
 
     def check_left(self) -> None:

@@ -1,0 +1,115 @@
+"""The agent's way into the job's store, whichever it is: in this process, a service, or an etcd of the job's own.
+
+Called once by ``agent/main.py`` before anything of the node is prepared, so that a start that is refused leaves
+nothing. gRPC is imported only when the store is an etcd.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..rendezvous.errors import PermanentError, StoreError
+from ..rendezvous.keys import Keys
+from ..rendezvous.memory import MemoryStore
+from ..rendezvous.store import Store
+from .lease import Timing
+from .seat import Seat
+from .spec import Backend, Embedded, JobSpec
+
+if TYPE_CHECKING:
+    from ..rendezvous.etcd import EtcdStore
+    from .minder_link import Door
+
+CALL_S = 2.0  # for one try at etcd; less under a short lease, or one silent member would cost all of it
+
+Say = Callable[[str], None]
+
+
+class Met(NamedTuple):
+    """The store, the job as it is known now that the store has been reached, and what keeps a store of its own up."""
+
+    spec: JobSpec
+    store: Store
+    door: Door | None = None  # ``leave`` it after the last write
+
+    async def part(self) -> None:
+        """Let go of the store."""
+        await self.store.close()
+        if self.door is not None:
+            self.door.leave()
+
+
+async def meet(spec: JobSpec, seat: Seat, say: Say) -> Met:
+    """Reach the store; StoreError with a sentence when it cannot be, AddressError when its name leads nowhere."""
+    if spec.backend is Backend.MEMORY:
+        return Met(spec, MemoryStore(never_expire=True))
+    if spec.embedded is not None:
+        return await _own(spec, spec.embedded, seat, say)
+    from ..rendezvous.etcd_contact import first_contact
+
+    store = _etcd(spec)
+    try:
+        contact = await first_contact(store, Keys(spec.run_id, spec.prefix).job, spec.connect_timeout_s, say)
+    except StoreError:
+        await store.close()
+        raise
+    if contact.advice is not None:
+        say(contact.advice)
+    return Met(spec, store)
+
+
+async def _own(spec: JobSpec, embedded: Embedded, seat: Seat, say: Say) -> Met:
+    """Start or find the etcd of the job's own on this machine, or wait for the one on the endpoint's machine."""
+    from ..rendezvous.embedded import host_port
+    from .minder_greeting import greet
+    from .minder_link import open_store
+    from .own_addresses import own_addresses
+
+    addresses = own_addresses(embedded)
+    if addresses:
+        opened = await open_store(spec, addresses, seat, say)
+        spec = replace(spec, run_id=opened.run_id, endpoints=(opened.endpoint,))
+        return Met(spec, _etcd(spec), opened.door)
+    store = _etcd(spec)
+    where = host_port(embedded.host, embedded.port)
+    try:
+        run_id = await greet(store, spec.prefix, where, spec.run_id, spec.join_timeout_s, say)
+    except StoreError:
+        await store.close()
+        raise
+    return Met(replace(spec, run_id=run_id), store)
+
+
+def _etcd(spec: JobSpec) -> EtcdStore:
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's core prints reconnections to stderr; ranks do not see this
+    from ..rendezvous.etcd import EtcdStore
+    from ..rendezvous.etcd_config import Endpoint, EtcdConfig, Tls
+
+    access = spec.store
+    tls = None
+    if access.cacert or access.cert:
+        tls = Tls(*(None if path is None else str(path) for path in (access.cacert, access.cert, access.key)))
+    user, password = _login(spec)
+    first = int.from_bytes(os.urandom(2), "big") % len(spec.endpoints)  # or all agents of a job would sit on one member
+    endpoints = tuple(Endpoint(host, port) for host, port in spec.endpoints[first:] + spec.endpoints[:first])
+    call_s = min(CALL_S, Timing(spec.lease_ttl_s, spec.kill_bound_s).try_s)
+    return EtcdStore(EtcdConfig(endpoints, tls, user, password, call_s))
+
+
+def _login(spec: JobSpec) -> tuple[str, str]:
+    """Return user name and password, both empty where none are asked for."""
+    if spec.embedded is not None:
+        if spec.embedded.token_file is None:
+            return "", ""
+        from ..rendezvous.embedded import USER, store_password
+        from .minder_token import read_token
+
+        return USER, store_password(read_token(str(spec.embedded.token_file)))
+    path = spec.store.password_file
+    try:
+        return spec.store.username, "" if path is None else path.read_text(encoding="utf-8").rstrip("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PermanentError(f"the password file {path} cannot be read any more: {error}") from error

@@ -1,0 +1,103 @@
+"""Which addresses of this machine the endpoint of an embedded store means: none, and another machine keeps it.
+
+Decided by the addresses of this machine's interfaces, never by comparing names. Called once by the agent at start;
+blocks while the name is looked up.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import NamedTuple
+
+from .ports import AddressError, reachable_address
+from .spec import Embedded
+
+_ANY_PORT = 9  # only routes are asked for; nothing is sent
+_FAMILIES = (socket.AF_INET, socket.AF_INET6)
+_LOCAL_NAMES = ("localhost", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback")
+
+
+class Choice(NamedTuple):
+    """Addresses to listen at, and whether the one that other nodes reach must be found and added."""
+
+    addresses: tuple[str, ...]
+    and_route: bool = False
+
+
+def own_addresses(embedded: Embedded) -> tuple[str, ...]:
+    """Return the addresses of this machine to listen at, those that other nodes reach first; none: it is elsewhere.
+
+    AddressError when the endpoint's name is not known.
+    """
+    host, here = embedded.host, embedded.here
+    if here is False:
+        return ()
+    try:
+        meant = _look_up(host)
+    except AddressError:
+        if here is None:
+            raise
+        meant = ()  # a name of this machine that only others know
+    choice = choose(host, here, meant, frozenset() if all(map(_loopback, meant)) else _interfaces())
+    route = _of_the_default_route(host) if choice.and_route else ()
+    found = tuple(sorted(dict.fromkeys((*route, *choice.addresses)), key=_loopback))
+    if here and not found:
+        raise AddressError(f"is_host=true, but no address of this machine leads to {host}; check its network")
+    return found
+
+
+def choose(host: str, here: bool | None, meant: tuple[str, ...], own: frozenset[str]) -> Choice:
+    """Choose those of the addresses ``meant`` by ``host`` that are this machine's ``own``. Pure."""
+    mine = tuple(address for address in meant if _loopback(address) or address in own)
+    if here is False or (here is None and not mine):
+        return Choice(())
+    # Debian's line 127.0.1.1 for a machine's own name: other nodes look the name up elsewhere.
+    return Choice(mine, all(map(_loopback, mine)) and not _means_loopback(host))
+
+
+def _look_up(host: str) -> tuple[str, ...]:
+    """Return the addresses of ``host``, without those of a family that this machine has not."""
+    try:
+        infos = socket.getaddrinfo(host, _ANY_PORT, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise AddressError(f"the endpoint's name {host!r} is not known on this machine ({error}); check it") from error
+    found = [str(info[4][0]) for info in infos]
+    zero = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - to connect to the zero address is to connect here
+    return tuple(address for address in (zero.get(address, address) for address in found) if _usable(address))
+
+
+def _usable(address: str) -> bool:
+    if address != "::1":
+        return True
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
+
+
+def _loopback(address: str) -> bool:
+    return address.startswith("127.") or address == "::1"
+
+
+def _means_loopback(host: str) -> bool:
+    """Tell whether it is plain from ``host`` alone that no other machine is meant."""
+    name = host.lower().rstrip(".")
+    if name.partition(".")[0] in _LOCAL_NAMES or name.endswith(".localhost"):
+        return True
+    return _loopback(host) or host in ("0.0.0.0", "::")  # noqa: S104
+
+
+def _of_the_default_route(host: str) -> tuple[str, ...]:
+    try:
+        return (reachable_address(host, _ANY_PORT),)
+    except AddressError:
+        return ()
+
+
+def _interfaces() -> frozenset[str]:
+    import psutil  # only where an address must be compared
+
+    found = (entry for entries in psutil.net_if_addrs().values() for entry in entries)
+    return frozenset(str(entry.address).partition("%")[0] for entry in found if entry.family in _FAMILIES)
