@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -28,6 +30,10 @@ _PAUSE_S = 0.002
 
 class ChildTrouble(Exception):
     """The child gave no reply within its bounds. The sentence is to be put after the child's name."""
+
+
+class NoAnswer(ChildTrouble):
+    """The child took longer than it may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +85,7 @@ async def ask_child(
     if out.full.done():
         raise ChildTrouble(f"printed more than {MAX_ANSWER} bytes and was killed")
     if not in_time:
-        raise ChildTrouble(f"gave no answer within {timeout_s:g} s and was killed")
+        raise NoAnswer(f"gave no answer within {timeout_s:g} s and was killed")
     return Reply(child.returncode, bytes(out.data), words.last)
 
 
@@ -91,9 +97,18 @@ def _start(argv: Sequence[str], question: bytes, mark: str) -> subprocess.Popen[
         pipe, env = subprocess.PIPE, {**os.environ, MARK: mark}
         return subprocess.Popen(argv, stdin=stdin, stdout=pipe, stderr=pipe, env=env, start_new_session=True)
     except OSError as error:
-        raise ChildTrouble(f"could not be started: {error.strerror}") from error
+        raise ChildTrouble(f"could not be started: {_why(argv[0], error)}") from error
     finally:
         os.close(stdin)
+
+
+def _why(program: str, error: OSError) -> str:
+    """Say what a failed start means; the kernel says the same of a program as of the interpreter it asks for."""
+    if error.errno == errno.ENOENT and shutil.which(program) is not None:
+        return "the interpreter that its first line asks for is not there"
+    if error.errno == errno.ENOEXEC:
+        return "it is no program of this machine, and its first line names no interpreter (#!)"
+    return error.strerror or str(error)
 
 
 class _Watch:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import cast
 
 from ..rendezvous.records import ResumePoint, Roster
-from .bounded_child import ChildTrouble, ask_child
+from .bounded_child import ChildTrouble, NoAnswer, ask_child
 from .files import FileThread
 from .worker_env import hook_may_set
 
@@ -128,7 +128,7 @@ async def _search(directory: Path, request: HookRequest, care: Care) -> tuple[Re
     except TimeoutError as error:
         raise HookError(
             f"no verified checkpoint was found in {directory} within {care.timeout_s:g} s; "
-            "is its file system away? Otherwise give the search more time"
+            "is its file system away? Otherwise give the search more time (resume_timeout in --rdzv-conf)"
         ) from error
     except OSError as error:
         raise HookError(f"the checkpoints in {directory} could not be read: {error}") from error
@@ -153,7 +153,8 @@ async def _ask(who: str, argv: tuple[str, ...], request: HookRequest, care: Care
     try:
         reply = await ask_child(argv, question(request), timeout_s=care.timeout_s, spare=care.spare, say=care.say)
     except ChildTrouble as error:
-        raise HookError(f"{who} {error}") from error
+        more = " (resume_timeout in --rdzv-conf gives it more time)" if isinstance(error, NoAnswer) else ""
+        raise HookError(f"{who} {error}{more}") from error
     if reply.status != 0:
         how = f"ended with exit code {reply.status}" if reply.status > 0 else f"was killed by signal {-reply.status}"
         raise HookError(f"{who} {how}: {reply.last_words or 'it said nothing on stderr'}")

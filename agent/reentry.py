@@ -16,8 +16,7 @@ from .files import FileThread
 from .linux import boottime
 from .spec import JobSpec
 
-HOOK_S = 600.0  # for a choice: digests of a large checkpoint take minutes
-SENTENCE = 300  # characters, in the job record
+SENTENCE = 240  # characters of what went wrong: it travels in the job record
 STORAGE = 75  # DESIGN §9: worth a requeue
 
 
@@ -35,7 +34,7 @@ class Entrance(NamedTuple):
             return Resumed(boottime(), ask.round, ResumePoint(), wall=time.time())
         from .hook import BuiltIn, Care, Hook, HookError, HookRequest, find_resume_point, parse_hook
 
-        care = Care(FileThread("hook"), HOOK_S, self.spare, self.say)
+        care = Care(FileThread("hook"), spec.resume_timeout_s, self.spare, self.say)
         request = HookRequest(spec.run_id, ask.attempt, spec.checkpoint_dir, ask.roster, _steps(ask.history))
         try:
             hook: Hook
@@ -46,8 +45,10 @@ class Entrance(NamedTuple):
                 hook = BuiltIn(spec.checkpoint_dir)
             result = await find_resume_point(hook, request, care)
         except HookError as error:
-            code, cls = (STORAGE, "fs_transient") if spec.resume_hook is None else (1, "user_exception")
-            outcome = Outcome(code, f"{error}; the round was not started"[:SENTENCE], cls)
+            code, cls, then = (STORAGE, "fs_transient", "start again when it can be read")
+            if spec.resume_hook is not None:
+                code, cls, then = (1, "user_exception", "mend the hook, or leave --resume-hook out")
+            outcome = Outcome(code, f"{str(error)[:SENTENCE]}; no rank was started: {then}", cls)
             return Resumed(boottime(), ask.round, ResumePoint(), outcome=outcome)
         finally:
             care.files.close()

@@ -7,14 +7,21 @@ earlier failure.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import stat
 from pathlib import Path
 
+ROOM = 1 << 16  # bytes that must fit, or not even the reason of a failure could be kept
+
 
 class RunDirectoryError(Exception):
     """No directory for logs and records could be had; the sentence says why and what to give instead."""
+
+
+class NoRoomForLogs(RunDirectoryError):
+    """The disk is full: nobody's wrong usage, and another node may have room."""
 
 
 def run_directory(log_dir: Path | None, run_id: str) -> Path:
@@ -24,10 +31,33 @@ def run_directory(log_dir: Path | None, run_id: str) -> Path:
     try:
         make_private(parent)
         path.mkdir(mode=0o700)
+        _try_room(path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            path.rmdir()
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise NoRoomForLogs(
+                f"logs cannot be kept in {parent}: {error.strerror} (df and df -i show it); make room there, or give "
+                "another --log-dir"
+            ) from error
         why = "it is a file" if isinstance(error, (FileExistsError, NotADirectoryError)) else error.strerror
         raise RunDirectoryError(f"logs cannot be kept in {parent}: {why}; give another --log-dir") from error
     return path
+
+
+def _try_room(path: Path) -> None:
+    """Write a file and remove it; a full disk says so at the write, or on NFS at the close."""
+    trial = path / ".room"
+    fd = os.open(trial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        left = ROOM
+        while left:
+            left -= os.write(fd, bytes(left))
+    finally:
+        try:
+            os.close(fd)
+        finally:
+            trial.unlink()
 
 
 def random_name() -> str:
