@@ -13,7 +13,7 @@ help:
 	@echo 'make test     all tests but drills and soak, under 10 minutes'
 	@echo 'make drills   the command on hosts in network namespaces (root)'
 	@echo 'make soak     the long tests'
-	@echo 'make bench    what a start costs'
+	@echo 'make bench    side by side with torchrun: starts, restarts, memory, idle CPU, the store (about 10 minutes)'
 	@echo 'make check    format, lint, types, floors'
 	@echo 'make wheel    the wheel, in dist/'
 	@echo 'make venv     .venv with remuster, etcd, torch and the test tools (all of the above make it)'
@@ -48,7 +48,7 @@ soak: .venv/stamp
 	$(BIN)/pytest -m soak
 
 bench: .venv/stamp
-	@for program in bench/*.py; do $(BIN)/python "$$program" || exit 1; done
+	$(BIN)/python bench
 
 check: .venv-checks/stamp
 	$(CHECKS)/ruff format --check .
