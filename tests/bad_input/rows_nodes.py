@@ -181,7 +181,7 @@ ROWS = (
     Row("c10d-too-few", f"{HOST} t.py", REFUSED,
         ("1 of at least 2 nodes", "start more nodes"), _short, within_s=30.0),
     Row("static-port-taken", f"{STATIC} --nnodes 1 --master-addr 127.0.0.1 --master-port {{port}} t.py", REFUSED,
-        ("127.0.0.1:{port}", "--master-port"), _taken, within_s=25.0),
+        ("--master-port {port} is in use", "another --master-port"), _taken, within_s=25.0),
     Row("static-etcds-port-taken",
         f"{STATIC},etcd_port={{port}} --node-rank 0 --master-addr 127.0.0.1 t.py", REFUSED,
         ("127.0.0.1:{port}", "another program", "etcd_port"), _taken, within_s=25.0),

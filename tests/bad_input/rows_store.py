@@ -256,11 +256,11 @@ ROWS = (
            "/rounds/0000000001", "members"),
     # --- an end that is kept there ------------------------------------------------------------------------------------
     _stood("done", _done, "done", "--rdzv-id", "--fresh", code=USAGE),
-    _stood("failed-under-this-launch", _failed, "rank 0", "exit status 3", "launch_id=NAME", code=3),
+    _stood("failed-under-this-launch", _failed, "rank 0", "exit status 3", "launch_id=NAME", code=2),
     _stood("failed-with-256", _ended_as(exit_code=256), "job", "exit_code"),
     _stood("failed-with-0", _ended_as(exit_code=0), "job", "exit_code"),
     _stood("failed-in-colour", _ended_as(exit_code=3, sentence="rank 0\n\x1b[2J died"), "rank 0", "died",
-           "launch_id=NAME", code=3),
+           "launch_id=NAME", code=2),
     # --- a name that is taken -----------------------------------------------------------------------------------------
     Row("store-node-is-garbage", "{meet} t.py", REFUSED, (f"nodes/{HERE}", "not JSON"), _namesake_of_garbage,
         after=_namesake_ends),
