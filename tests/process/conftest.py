@@ -113,7 +113,7 @@ def make_oracle():
 class Node:
     """One node under test; ``events`` keeps everything that was heard."""
 
-    def __init__(self, oracle, tmp_path, env=None, **options):
+    def __init__(self, oracle, tmp_path, env=None, driver="driver.py", **options):
         self.oracle = oracle
         self.options = options
         self.tmp_path = tmp_path
@@ -125,7 +125,7 @@ class Node:
         self.env = os.environ | {"PYTHONPATH": str(ROOT), mark: value, "XDG_RUNTIME_DIR": str(tmp_path)} | (env or {})
         self.errors = open(tmp_path / "stderr", "w+")  # noqa: SIM115
         self.process = subprocess.Popen(
-            [sys.executable, "-X", "dev", str(HERE / "driver.py"), str(command_r), str(event_w), json.dumps(options)],
+            [sys.executable, "-X", "dev", str(HERE / driver), str(command_r), str(event_w), json.dumps(options)],
             pass_fds=(command_r, event_w),
             env=self.env,
             stdin=subprocess.DEVNULL,
