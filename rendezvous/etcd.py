@@ -14,13 +14,15 @@ from typing import NoReturn
 
 from . import etcd_wire as wire
 from .errors import Compacted, LeaseNotFound, OutcomeUnknown, PermanentError, TransientError
-from .etcd_channel import CallFailed, Links
+from .etcd_channel import PATIENCE, Links
 from .etcd_config import EtcdConfig
-from .etcd_status import Remedy, sentence
+from .etcd_link import CallFailed
+from .etcd_status import Remedy
 from .store import Get, Range, Txn, TxnResult, WatchBatch
 
-_TRIES = 3  # time of a repeatable call, in deadlines of one try: two silent members of three are outlived
 _WAIT_S = 0.1
+_WAIT_CAP_S = 1.0
+_WHOLE = 0.9  # of a call's deadline: who is silent for so long is suspect
 
 
 class EtcdStore:
@@ -28,12 +30,12 @@ class EtcdStore:
 
     def __init__(self, config: EtcdConfig) -> None:
         self._config = config
-        self._links = Links(config)
+        self.links = Links(config)
 
     async def status(self) -> tuple[str, str]:
         """Return the version of the member in use, and its endpoint."""
-        link = await self._links.get(self._deadline())
-        return link.version, str(link.endpoint)
+        link = await self.links.get(self._deadline())
+        return link.status.version, str(link.endpoint)
 
     async def range(self, key: str, end: str | None = None) -> Range:
         """Read ``key``, or [key, end), linearizably."""
@@ -50,9 +52,11 @@ class EtcdStore:
         if lease_id <= 0 or ttl_s <= 0:
             raise ValueError(f"lease {lease_id} of {ttl_s} s: both must be positive")
         try:
-            return wire.grant_reply(await self._ask(wire.GRANT, wire.grant_request(ttl_s, lease_id)))
+            granted_s = wire.grant_reply(await self._ask(wire.GRANT, wire.grant_request(ttl_s, lease_id)))
+            self.links.settle()
+            return granted_s
         except _LeaseExists:
-            return await self.keepalive(lease_id, _TRIES * self._config.call_timeout_s)
+            return await self.keepalive(lease_id, PATIENCE * self._config.call_timeout_s)
 
     async def keepalive(self, lease_id: int, timeout_s: float) -> int:
         """Renew once within ``timeout_s``; return the TTL. LeaseNotFound when it is gone.
@@ -83,10 +87,10 @@ class EtcdStore:
         denied = False
         while True:
             try:
-                link = await self._links.get(math.inf)
+                link = await self.links.get(math.inf)
             except TransientError:
                 return  # closed
-            token = self._links.token
+            token = self.links.token
             stream = link.open(wire.WATCH, wire.watch_request(key, end, at), token)
             try:
                 reply = wire.watch_reply(await stream.read(self._config.call_timeout_s))
@@ -94,9 +98,9 @@ class EtcdStore:
                     denied = True  # old servers say so of a token that has run out, too
                     self._forget(token)
                     continue
-                if reply.canceled and not reply.compact_revision and "invalid auth token" not in reply.reason:
-                    raise PermanentError(sentence("CANCELLED", reply.reason, str(link.endpoint)))
-                self._links.answered()
+                if reply.canceled and not reply.compact_revision:
+                    raise CallFailed("FAILED_PRECONDITION", reply.reason, link.endpoint, token)
+                self.links.answered()
                 denied = False
                 while not reply.canceled:
                     events = tuple(event for event in reply.events if event.revision >= at)
@@ -107,18 +111,22 @@ class EtcdStore:
                 if reply.compact_revision:
                     raise Compacted(reply.compact_revision)
                 self._forget(token)
-                self._links.drop(link, f"{link.endpoint}: watch cancelled: {reply.reason}")
+                self.links.drop(link, f"{link.endpoint}: watch cancelled: {reply.reason}")
             except CallFailed as failed:
                 if failed.remedy is Remedy.REFUSE:
                     raise PermanentError(failed.refusal) from failed
-                self._forget(token if failed.remedy is Remedy.LOGIN else "")
-                self._links.drop(link, str(failed))
+                if failed.remedy is Remedy.LOGIN:
+                    self._forget(token)
+                if failed.remedy is Remedy.MOVE:
+                    self.links.drop(link, str(failed))
+                else:
+                    await asyncio.sleep(_WAIT_S)
             finally:
                 stream.cancel()
 
     async def close(self) -> None:
         """Close the connections; calls under way fail, watches end."""
-        await self._links.close()
+        await self.links.close()
 
     async def _ask(self, method: str, request: bytes, budget_s: float | None = None, *, once: bool = False) -> bytes:
         """Return the answer, repeating the request as far as it is safe to."""
@@ -126,8 +134,8 @@ class EtcdStore:
         deadline = self._deadline(budget_s)
         logins = 0
         while True:
-            link = await self._links.get(deadline)
-            token = self._links.token
+            link = await self.links.get(deadline)
+            token = self.links.token
             timeout_s = self._config.call_timeout_s
             if not once:
                 timeout_s = max(0.0, min(timeout_s, deadline - loop.time()))
@@ -135,14 +143,18 @@ class EtcdStore:
                 reply = await link.call(method, request, timeout_s, token)
             except CallFailed as failed:
                 if failed.remedy is Remedy.MOVE:
-                    self._links.drop(link, str(failed))
+                    # a slow connect leaves little of the time: to miss that says nothing against the link
+                    if not failed.late or timeout_s > _WHOLE * self._config.call_timeout_s:
+                        self.links.drop(link, str(failed))
                     if once:
                         raise OutcomeUnknown(
                             f"a write was sent to etcd, and no answer came; last: {failed}"
                         ) from failed
-                elif failed.remedy is Remedy.LOGIN and token and logins < _TRIES:
-                    logins += 1
+                elif failed.remedy is Remedy.LOGIN:
                     self._forget(token)
+                    if logins:  # a token just given is refused: by a member that lags behind, or for ever
+                        await asyncio.sleep(min(_WAIT_CAP_S, _WAIT_S * 2**logins))
+                    logins += 1
                 elif failed.remedy is Remedy.WAIT:
                     await asyncio.sleep(_WAIT_S)
                 else:
@@ -150,16 +162,16 @@ class EtcdStore:
                 if loop.time() >= deadline:
                     raise TransientError(f"no answer from etcd in time; last: {failed}") from failed
             else:
-                self._links.answered()
+                self.links.answered()
                 return reply
 
     def _deadline(self, budget_s: float | None = None) -> float:
-        budget_s = _TRIES * self._config.call_timeout_s if budget_s is None else budget_s
+        budget_s = PATIENCE * self._config.call_timeout_s if budget_s is None else budget_s
         return asyncio.get_running_loop().time() + budget_s
 
     def _forget(self, token: str) -> None:
-        if token and self._links.token == token:
-            self._links.token = ""
+        if token and self.links.token == token:
+            self.links.token = ""
 
 
 class _LeaseExists(PermanentError):

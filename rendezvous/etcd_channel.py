@@ -1,145 +1,37 @@
-"""Connections to etcd: at any time one gRPC channel to one endpoint, dropped as soon as it is suspect.
+"""Which connection to etcd is used: at any time one, to one endpoint, dropped as soon as it is suspect.
 
-gRPC does not notice a peer that hangs while its kernel still acknowledges, so silence is judged here, by deadlines:
-whoever misses an answer drops the link, everything on it moves to the next endpoint, and the link never comes back.
-Bytes in, bytes out; what they mean is ``etcd_wire``'s, what to do next is ``etcd.EtcdStore``'s, the only caller.
+Whoever misses an answer drops the link; everything on it moves to the next endpoint, and it never comes back. Logs in,
+and keeps what is known of each endpoint. What to do with an answer is ``etcd.EtcdStore``'s; ``etcd_contact`` asks why.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable
-from typing import Protocol, cast
+from typing import NamedTuple
 
 import grpc
-import grpc.aio
 
 from . import etcd_wire as wire
 from .errors import PermanentError, TransientError
-from .etcd_config import Endpoint, EtcdConfig, Tls
-from .etcd_status import Remedy, remedy, sentence
+from .etcd_aside import aside
+from .etcd_config import Endpoint, EtcdConfig
+from .etcd_link import CallFailed, Link, credentials
+from .etcd_status import Remedy
+from .etcd_version import refusal
 
-_OPTIONS: list[tuple[str, int]] = [
-    ("grpc.use_local_subchannel_pool", 1),  # else a new channel gets the suspect TCP connection again
-    ("grpc.enable_retries", 0),  # a transaction is sent once
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.max_receive_message_length", -1),  # a watch's revision comes whole, however large
-    ("grpc.keepalive_time_ms", 10_000),  # etcd drops clients that ping faster than every 5 s
-    ("grpc.keepalive_timeout_ms", 3_000),
-]
+PATIENCE = 3  # time of a repeatable call, in deadlines of one try: two silent members of three are outlived
+_TRIPS = 4  # deadlines until a new link must have answered: two for TLS, one for HTTP/2, one for the answer
 _PAUSE_S = 0.02
 _PAUSE_CAP_S = 1.0
 
 
-class CallFailed(Exception):
-    """A call or stream ended without an answer: gRPC's code by name, the server's words, and whose they are."""
+class Trouble(NamedTuple):
+    """Why an endpoint is not in use. ``final``: waiting does not help; ``foreign``: it is of another cluster."""
 
-    def __init__(self, code: str, words: str, endpoint: str) -> None:
-        super().__init__(f"{endpoint}: {words or 'no details'} ({code})")
-        self.remedy = remedy(code, words)
-        self.refusal = sentence(code, words, endpoint)
-
-
-class _Call(Protocol):
-    """What is used of a grpc.aio call."""
-
-    def cancel(self) -> bool: ...
-    async def code(self) -> grpc.StatusCode: ...
-    async def details(self) -> str | None: ...
-
-
-class _UnaryCall(_Call, Awaitable[bytes], Protocol): ...
-
-
-class _StreamCall(_Call, Protocol):
-    async def read(self) -> object: ...
-
-
-class _Method(Protocol):
-    def __call__(
-        self, request: bytes, *, timeout: float | None = None, metadata: tuple[tuple[str, str], ...] = ()
-    ) -> object: ...
-
-
-class Stream:
-    """A server's stream of messages. Ends with its link."""
-
-    def __init__(self, call: _StreamCall, link: Link) -> None:
-        self._call = call
-        self._link = link
-
-    async def read(self, timeout_s: float | None = None) -> bytes:
-        """Return the next message; CallFailed when there is none in time, or the stream or its link is over."""
-        reading: asyncio.Future[object] = asyncio.ensure_future(self._call.read())
-        reading.add_done_callback(lambda task: task.cancelled() or task.exception())  # marks it as seen
-        try:
-            await asyncio.wait({reading, self._link.gone}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-            if not reading.done():
-                code, words = ("CANCELLED", "link dropped") if self._link.gone.done() else ("DEADLINE_EXCEEDED", "")
-                raise CallFailed(code, words, str(self._link.endpoint))
-        finally:
-            reading.cancel()
-        if not reading.cancelled() and reading.exception() is None and isinstance(message := reading.result(), bytes):
-            return message
-        # gRPC raises CancelledError for a call cancelled on our side, so the status is asked for instead
-        self._call.cancel()
-        raise CallFailed((await self._call.code()).name, await self._call.details() or "", str(self._link.endpoint))
-
-    def cancel(self) -> None:
-        """Tell the server that nobody listens any more."""
-        self._call.cancel()
-
-
-class Link:
-    """One channel to one endpoint. ``gone`` is done once it was dropped."""
-
-    def __init__(self, endpoint: Endpoint, credentials: grpc.ChannelCredentials | None) -> None:
-        self.endpoint = endpoint
-        self.version = ""
-        self.gone: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        target = str(endpoint)
-        if credentials is None:
-            self._channel = grpc.aio.insecure_channel(target, options=_OPTIONS)
-        else:
-            self._channel = grpc.aio.secure_channel(target, credentials, options=_OPTIONS)
-        self._calls: set[_Call] = set()
-
-    @property
-    def connected(self) -> bool:
-        """Whether a request sent now would go out at once, so that a later failure is one of a sent request."""
-        return not self.gone.done() and self._channel.get_state() is grpc.ChannelConnectivity.READY
-
-    async def call(self, method: str, request: bytes, timeout_s: float, token: str = "") -> bytes:
-        """Send one request and return the answer; CallFailed when there is none within ``timeout_s``."""
-        if self.gone.done():
-            raise CallFailed("CANCELLED", "link dropped", str(self.endpoint))
-        unary = cast(_Method, self._channel.unary_unary(method))
-        call = cast(_UnaryCall, unary(request, timeout=timeout_s, metadata=_metadata(token)))
-        self._calls.add(call)
-        try:
-            code = await call.code()
-            if code is grpc.StatusCode.OK:
-                return await call
-            raise CallFailed(code.name, await call.details() or "", str(self.endpoint))
-        finally:
-            self._calls.discard(call)
-            call.cancel()  # when the caller was cancelled; otherwise it is over and this does nothing
-
-    def open(self, method: str, request: bytes, token: str = "") -> Stream:
-        """Send one request whose answers are a stream, to be cut by a member that has lost its leader."""
-        stream = cast(_Method, self._channel.unary_stream(method))
-        call = cast(_StreamCall, stream(request, metadata=(*_metadata(token), ("hasleader", "true"))))
-        return Stream(call, self)
-
-    async def close(self, grace_s: float) -> None:
-        """Close the channel once the calls under way are over, at the latest after ``grace_s``."""
-        await self._channel.close(grace_s)
-
-    def cancel_calls(self) -> None:
-        """End the calls under way; each fails as cancelled."""
-        for call in tuple(self._calls):
-            call.cancel()
+    words: str
+    final: bool
+    foreign: bool = False
 
 
 class Links:
@@ -149,14 +41,15 @@ class Links:
         self.config = config
         self.closed = False
         self.token = ""
-        self._credentials = None if config.tls is None else _credentials(config.tls)
+        self.troubles: dict[Endpoint, Trouble] = {}  # of the endpoints whose last try failed
+        self.versions: dict[Endpoint, str] = {}
+        self.link: Link | None = None
+        self._credentials = None if config.tls is None else credentials(config.tls)
         self._next = 0  # endpoint of the next link
-        self._link: Link | None = None
-        self._connecting: asyncio.Task[None] | None = None
-        self._login = asyncio.Lock()
+        self._preparing: asyncio.Task[None] | None = None
         self._failures = 0  # in a row, without an answer in between
-        self._refusals = 0  # by members that say that they will never serve us
-        self._served = False  # some member has: a refusal then is that member's trouble, not ours
+        self._home: tuple[int, Endpoint] | None = None  # the cluster that serves us, and by whom it is known
+        self._settled = False
         self._why = "not tried yet"
         self._open: dict[Link, asyncio.Task[None] | None] = {}  # with the task that closes it, if it was dropped
 
@@ -164,21 +57,17 @@ class Links:
         """Return a connected, logged-in link; TransientError when there is none by ``deadline`` (loop time)."""
         loop = asyncio.get_running_loop()
         while not self.closed:
-            link = self._link
-            if link is None:
-                if self._connecting is None:
-                    self._connecting = loop.create_task(self._connect())
-                    self._connecting.add_done_callback(self._connected)
-                connecting = self._connecting
-                await asyncio.wait({connecting}, timeout=max(0.0, min(deadline - loop.time(), 3600.0)))
-                if connecting.done() and not connecting.cancelled():
-                    connecting.result()
-            elif not link.connected:
-                self.drop(link, "connection lost")
-            elif not self.config.username or self.token:
-                return link
-            else:
-                await self._log_in(link, deadline)
+            if self.link is not None and not self.link.connected:
+                self.drop(self.link, f"{self.link.endpoint}: connection lost")
+            if self.link is not None and (self.token or not self.config.username):
+                return self.link
+            if self._preparing is None:
+                self._preparing = loop.create_task(self._prepare())
+                self._preparing.add_done_callback(self._prepared)
+            preparing = self._preparing
+            await asyncio.wait({preparing}, timeout=max(0.0, min(deadline - loop.time(), 3600.0)))
+            if preparing.done() and not preparing.cancelled():
+                preparing.result()
             if loop.time() >= deadline:
                 raise TransientError(f"no answer from etcd at {self._names()} in time; last: {self._why}")
         raise TransientError("the etcd client is closed")
@@ -191,20 +80,34 @@ class Links:
         """Give ``link`` up for all its users. Its unary calls run out by their own deadlines, its streams end now."""
         if link.gone.done():
             return
-        link.gone.set_result(None)
         self._why = why
         self._failures += 1
-        self._open[link] = task = asyncio.get_running_loop().create_task(link.close(self.config.call_timeout_s))
-        task.add_done_callback(lambda _: self._open.pop(link, None))
-        if self._link is link:
-            self._link = None
+        self._shut(link)
+        if self.link is link:
+            self.link = None
+
+    def settle(self) -> None:
+        """Stay with the cluster that serves now: what a run has, it has there. Until then the next one does as well."""
+        self._settled = True
+
+    async def survey(self, timeout_s: float) -> None:
+        """Try the endpoints that are not in use, once, so that ``troubles`` and ``versions`` speak of all of them."""
+        used = None if self.link is None else self.link.endpoint
+        others = [endpoint for endpoint in self.config.endpoints if endpoint != used]
+        tries = {asyncio.ensure_future(self._try(endpoint)): endpoint for endpoint in others}
+        if not tries:
+            return
+        done, late = await asyncio.wait(tries, timeout=timeout_s)
+        for task in late:
+            self.troubles[tries[task]] = Trouble("no answer yet", False)
+        await self._spare(done | late)
 
     async def close(self) -> None:
         """Drop everything and wait until it is gone."""
         self.closed = True
-        if self._connecting is not None:
-            self._connecting.cancel()
-            await asyncio.wait({self._connecting})
+        if self._preparing is not None:
+            self._preparing.cancel()
+            await asyncio.wait({self._preparing})
         for link in tuple(self._open):
             link.cancel_calls()
             self.drop(link, "client closed")
@@ -212,63 +115,127 @@ class Links:
         if closing:
             await asyncio.wait(closing)
 
-    async def _connect(self) -> None:
-        """Make one try at the next endpoint. Status is the probe: it says why it failed, and that this is an etcd."""
+    async def _prepare(self) -> None:
+        """Try each endpoint once, if there is no link, and log in if there is no token."""
         if self._failures > 1:  # the first loss is answered at once
             await asyncio.sleep(min(_PAUSE_CAP_S, _PAUSE_S * 2 ** min(self._failures, 8)) * random.uniform(0.5, 1.0))
-        link = Link(self.config.endpoints[self._next % len(self.config.endpoints)], self._credentials)
-        self._next += 1
-        self._open[link] = None
-        try:
-            link.version = wire.status_reply(await link.call(wire.STATUS, b"", self.config.call_timeout_s))
-        except CallFailed as failed:
-            self.drop(link, str(failed))
-            if failed.remedy is Remedy.REFUSE:
-                self._refusals += 1
-                if not self._served and self._refusals >= len(self.config.endpoints):
-                    raise PermanentError(failed.refusal) from failed
+        if self.link is None:
+            await self._read_again()
+            self.link = await self._connect()
+        if self.link is None:
+            self._failures += 1
+            self._why = "; ".join(trouble.words for trouble in self.troubles.values())
+            # once one has served, a refusal is that member's trouble, and may pass
+            if all(trouble.final and (trouble.foreign or self._home is None) for trouble in self.troubles.values()):
+                raise PermanentError(self._why)
             return
-        except asyncio.CancelledError:
-            self.drop(link, "client closed")
-            raise
-        self._link = link
-        self._served = True
+        if not self._settled:
+            self._home = (self.link.status.cluster, self.link.endpoint)
+        if self.config.username and not self.token:
+            await self._log_in(self.link)
 
-    def _connected(self, task: asyncio.Task[None]) -> None:
-        self._connecting = None
+    def _prepared(self, task: asyncio.Task[None]) -> None:
+        self._preparing = None
         if not task.cancelled():
             task.exception()  # marks it as seen: a caller that still waits raises it
 
-    async def _log_in(self, link: Link, deadline: float) -> None:
-        async with self._login:
-            if self.token:  # another call was first
-                return
-            left = deadline - asyncio.get_running_loop().time()
-            request = wire.authenticate_request(self.config.username, self.config.password)
-            timeout_s = max(0.0, min(left, self.config.call_timeout_s))
+    async def _read_again(self) -> None:
+        """Take up certificates that were renewed since; those that cannot be read leave the old ones in use."""
+        tls = self.config.tls
+        if tls is None or self._home is None:
+            return
+
+        def read() -> grpc.ChannelCredentials | None:
             try:
-                self.token = wire.authenticate_reply(await link.call(wire.AUTHENTICATE, request, timeout_s))
-            except CallFailed as failed:
-                self.drop(link, str(failed))
-                if failed.remedy is Remedy.REFUSE:
-                    raise PermanentError(failed.refusal) from failed
+                return credentials(tls)
+            except PermanentError:
+                return None
+
+        self._credentials = await aside(read, self.config.call_timeout_s) or self._credentials
+
+    async def _connect(self) -> Link | None:
+        """Try each endpoint once; the next one as soon as one fails, or is silent for the deadline of a call."""
+        endpoints = self.config.endpoints
+        left = [endpoints[(self._next + i) % len(endpoints)] for i in range(len(endpoints))]
+        tries: set[asyncio.Task[Link | None]] = set()
+        try:
+            while left or tries:
+                if left:
+                    tries.add(asyncio.ensure_future(self._try(left.pop(0))))
+                timeout_s = self.config.call_timeout_s if left else None
+                done, _ = await asyncio.wait(tries, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    tries.discard(task)
+                    if (link := task.result()) is not None:
+                        tries |= done - {task}
+                        self._next = endpoints.index(link.endpoint) + 1
+                        return link
+            return None
+        finally:
+            await self._spare(tries)
+
+    async def _try(self, endpoint: Endpoint) -> Link | None:
+        """Return a link to ``endpoint``, or note its trouble. Status is the probe: it says that this is an etcd."""
+        link = Link(endpoint, self._credentials)
+        self._open[link] = None
+        kept = False
+        try:
+            raw = await link.call(wire.STATUS, b"", _TRIPS * self.config.call_timeout_s)
+            link.status = wire.status_reply(raw)
+            trouble = self._objection(endpoint, link.status)
+            kept = trouble is None
+        except CallFailed as failed:
+            refused = failed.remedy is Remedy.REFUSE
+            trouble = Trouble(failed.refusal if refused else str(failed), refused)
+        except PermanentError as error:
+            trouble = Trouble(f"{endpoint}: {error}", True)
+        finally:
+            if not kept:
+                self._shut(link)
+        if trouble is not None:
+            self.troubles[endpoint] = trouble
+            return None
+        self.troubles.pop(endpoint, None)
+        self.versions[endpoint] = link.status.version
+        return link
+
+    def _objection(self, endpoint: Endpoint, status: wire.MemberStatus) -> Trouble | None:
+        if (words := refusal(status.version)) is not None:
+            return Trouble(f"{endpoint} {words}", True)
+        if self._home is None or not self._settled:
+            return None
+        cluster, first = self._home
+        if status.cluster == cluster:
+            return None
+        who = "was set up anew" if first == endpoint else f"is of another cluster than {first}"
+        return Trouble(f"etcd at {endpoint} {who}: a run can live in one cluster only; check the endpoints", True, True)
+
+    async def _spare(self, tries: set[asyncio.Task[Link | None]]) -> None:
+        """End tries that are not needed, and shut what they opened."""
+        for task in tries:
+            task.cancel()
+        if tries:
+            await asyncio.wait(tries)
+        for task in tries:
+            if not task.cancelled() and (link := task.result()) is not None:
+                self._shut(link)
+
+    async def _log_in(self, link: Link) -> None:
+        request = wire.authenticate_request(self.config.username, self.config.password)
+        try:  # a server hashes for some 60 ms each, and all agents may come at once
+            reply = await link.call(wire.AUTHENTICATE, request, PATIENCE * self.config.call_timeout_s)
+            self.token = wire.authenticate_reply(reply)
+        except CallFailed as failed:
+            self.drop(link, str(failed))
+            if failed.remedy is Remedy.REFUSE:
+                raise PermanentError(failed.refusal) from failed
+
+    def _shut(self, link: Link) -> None:
+        if not link.gone.done():
+            link.gone.set_result(None)
+            closing = asyncio.get_running_loop().create_task(link.close(self.config.call_timeout_s))
+            self._open[link] = closing
+            closing.add_done_callback(lambda _: self._open.pop(link, None))
 
     def _names(self) -> str:
         return ", ".join(str(endpoint) for endpoint in self.config.endpoints)
-
-
-def _metadata(token: str) -> tuple[tuple[str, str], ...]:
-    return (("token", token),) if token else ()
-
-
-def _credentials(tls: Tls) -> grpc.ChannelCredentials:
-    def read(path: str | None) -> bytes | None:
-        if path is None:
-            return None
-        try:
-            with open(path, "rb") as file:
-                return file.read()
-        except OSError as error:
-            raise PermanentError(f"TLS for etcd: cannot read {path}: {error.strerror}") from error
-
-    return grpc.ssl_channel_credentials(read(tls.ca), read(tls.key), read(tls.cert))

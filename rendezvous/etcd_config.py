@@ -18,7 +18,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Paths of PEM files. Without ``ca`` the system's roots count; ``cert`` and ``key`` are for client certificates."""
+    """Paths of PEM files. Without ``ca`` gRPC's own list of authorities counts; ``cert`` and ``key`` are ours."""
 
     ca: str | None = None
     cert: str | None = None

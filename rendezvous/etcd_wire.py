@@ -8,10 +8,12 @@ never read are left out (protobuf skips them). The untyped classes do not leave 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
 
+from .errors import PermanentError
 from .store import Compare, Field, Get, KeyValue, Op, Put, Range, Txn, TxnResult, WatchEvent
 
 RANGE = "/etcdserverpb.KV/Range"
@@ -25,7 +27,7 @@ STATUS = "/etcdserverpb.Maintenance/Status"
 
 # message: fields "name type number"; a type in capitals is a message of this table, "*" is repeated, "|" is in a oneof
 _TABLE = {
-    "ResponseHeader": "revision int64 3",
+    "ResponseHeader": "cluster_id uint64 1, revision int64 3",
     "KeyValue": "key bytes 1, create_revision int64 2, mod_revision int64 3, value bytes 5, lease int64 6",
     "Event": "type int32 1, kv KeyValue 2",
     "RangeRequest": "key bytes 1, range_end bytes 2",
@@ -52,7 +54,7 @@ _TABLE = {
     " compact_revision int64 5, cancel_reason string 6, events *Event 11",
     "AuthenticateRequest": "name string 1, password string 2",
     "AuthenticateResponse": "header ResponseHeader 1, token string 2",
-    "StatusResponse": "header ResponseHeader 1, version string 2",
+    "StatusResponse": "header ResponseHeader 1, version string 2, errors *string 8",
 }
 _PACKAGE = "remuster.etcd"  # names do not travel; our own keep clear of another client's in the same process
 
@@ -95,6 +97,14 @@ class WatchReply:
     compact_revision: int
     reason: str
     events: tuple[WatchEvent, ...]
+
+
+class MemberStatus(NamedTuple):
+    """What a member says of itself. ``cluster`` is the same for all members of one; ``errors`` are alarms and such."""
+
+    version: str
+    cluster: int
+    errors: tuple[str, ...]
 
 
 def range_request(key: str, end: str | None) -> bytes:
@@ -174,12 +184,16 @@ def authenticate_request(name: str, password: str) -> bytes:
 
 def authenticate_reply(raw: bytes) -> str:
     """Return the token."""
-    return cast(str, _parse("AuthenticateResponse", raw).token)
+    token = cast(str, _parse("AuthenticateResponse", raw).token)
+    if not token or not token.isascii() or not token.isprintable():  # it goes into a header
+        raise PermanentError("the server answers a login with something that is no token")
+    return token
 
 
-def status_reply(raw: bytes) -> str:
-    """Return the server's version; the request is empty."""
-    return cast(str, _parse("StatusResponse", raw).version)
+def status_reply(raw: bytes) -> MemberStatus:
+    """Read what a member says of itself; the request is empty."""
+    reply = _parse("StatusResponse", raw)
+    return MemberStatus(reply.version, reply.header.cluster_id, tuple(reply.errors))
 
 
 def _bytes(message: Any) -> bytes:
@@ -187,7 +201,12 @@ def _bytes(message: Any) -> bytes:
 
 
 def _parse(name: str, raw: bytes) -> Any:
-    return _M[name].FromString(raw)
+    try:
+        return _M[name].FromString(raw)
+    except DecodeError as error:
+        raise PermanentError(
+            "the answer is not in etcd's form: something else listens there, or is in between"
+        ) from error
 
 
 def _raw(key: str) -> bytes:

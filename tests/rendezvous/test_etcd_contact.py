@@ -220,7 +220,7 @@ async def test_certificates(tmp_path: Path, binary: str, ends: contextlib.ExitSt
     plain = EtcdServer(tmp_path / "plain", binary=binary)
     ends.callback(plain.close)
     plain.spawn()
-    fine, mutual = serve("fine", home.issue("s")), serve("mutual", home.issue("s"), home.ca)
+    fine, mutual = serve("fine", home.issue("fine")), serve("mutual", home.issue("mutual"), home.ca)
     old = serve("old", home.issue("old", days=-1))
     named = serve("named", home.issue("named", san="DNS:elsewhere.example"))
     empty = tmp_path / "empty.pem"
