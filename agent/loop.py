@@ -199,8 +199,11 @@ class Agent:
         self.post(words.Wrote(boottime(), write.kind, write.round, inc, result))
 
     def _revoke_old(self, old: words.RevokeOld) -> None:
-        """Revoke the lease of an earlier agent of this machine, unless that agent is alive after all."""
-        if proc.alive(old.pid) and proc.start_ticks(old.pid) == old.start:
+        """Revoke the lease of an earlier agent of this machine, unless that agent is alive after all.
+
+        It may be this very agent's: an etcd that was away for longer than a lease gives all leases their time again.
+        """
+        if old.pid != os.getpid() and proc.alive(old.pid) and proc.start_ticks(old.pid) == old.start:
             self._fail(f"another agent (pid {old.pid}) of this run is on this node under this name; stop it first")
             return
         self._grumble(f"revoking the old lease {old.inc:x}: {old.reason}")

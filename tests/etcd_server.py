@@ -154,8 +154,8 @@ class EtcdServer:
         self._process.wait()
         self._process = None
 
-    def restart(self) -> None:
-        """End it and start it again on the same data and ports: by SIGKILL, unless this version may lose data then."""
+    def down(self) -> None:
+        """End it: by SIGKILL, unless this version may lose data then."""
         if self._forgets:
             assert self._process is not None
             self._process.terminate()
@@ -163,6 +163,10 @@ class EtcdServer:
             self._process = None
         else:
             self.kill()
+
+    def restart(self) -> None:
+        """End it and start it again on the same data and ports."""
+        self.down()
         self.start()
 
     def stop(self) -> None:

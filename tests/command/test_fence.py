@@ -46,6 +46,19 @@ def test_a_store_that_stands_still(cluster: Cluster) -> None:
     cluster.check_left()
 
 
+def test_a_store_that_comes_back_with_the_old_leases(cluster: Cluster) -> None:
+    """An etcd that is started again gives every lease its whole time: an agent that gave its own up finds its own key."""
+    nodes = [cluster.steady(number, *TWO, conf="lease_ttl=6") for number in (2, 3)]
+    cluster.wait_round(1, 4)
+    cluster.etcd.down()
+    until(lambda: all("is gone" in node.err for node in nodes), "both have given their leases up", 30, cluster.say)
+    cluster.etcd.start()
+    cluster.wait_round(2, 4)
+    cluster.order("done")
+    assert [n.exit_code() for n in nodes] == [0, 0], cluster.say()
+    cluster.check_left()
+
+
 def test_an_agent_that_stands_still(cluster: Cluster) -> None:
     for number in (2, 3, 4):
         cluster.steady(number, *TWO)
