@@ -5,6 +5,7 @@ PYTHON ?= python3
 PIP_OPTIONS = --quiet --disable-pip-version-check
 BIN = .venv/bin
 CHECKS = .venv-checks/bin
+PARALLEL = -n 2 --dist loadfile
 
 .PHONY: help venv demo test drills soak bench check wheel clean
 
@@ -38,7 +39,8 @@ demo: .venv/stamp
 	$(BIN)/python examples/demo.py
 
 test: .venv/stamp
-	$(BIN)/pytest -m 'not drill and not soak'
+	$(BIN)/pytest -m 'not drill and not soak and not timing' $(PARALLEL)
+	$(BIN)/pytest -m 'timing and not drill and not soak'
 
 drills: .venv/stamp
 	@test "$$(id -u)" = 0 || { echo 'drills build network namespaces; run make drills as root' >&2; exit 1; }

@@ -36,7 +36,7 @@ def outcomes(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, etcd: EtcdServer, stores: Stores
 ) -> Iterator[Mapping[str, Future[Outcome]]]:
     """What becomes of each row that is to be judged; they are started in that order."""
-    asked = [item.callspec.params["row"] for item in request.session.items if "row" in _params(item)]
+    asked = [item.callspec.params["row"] for item in request.session.items if {"outcomes", "row"} <= _fixtures(item)]
     scenes: list[Scene] = []
 
     def outcome(row: Row, folder: Path) -> Outcome:
@@ -57,5 +57,5 @@ def outcomes(
             scene.close()
 
 
-def _params(item: pytest.Item) -> Mapping[str, object]:
-    return item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+def _fixtures(item: pytest.Item) -> set[str]:
+    return set(item.fixturenames) if isinstance(item, pytest.Function) else set()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from command.figures import FIGURE
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.timing]
 
 BENCH = Path(__file__).parents[2] / "bench" / "first_line.py"
 PAIRS = 5

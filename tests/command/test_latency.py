@@ -14,7 +14,7 @@ from command.cluster import Cluster, Node
 from command.figures import FIGURE
 from command.processes import boottime, until
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.timing]
 
 REPETITIONS = 31
 MEDIAN_S = 0.050
