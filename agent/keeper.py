@@ -159,6 +159,7 @@ class Keeper:
         self.held.clear()
         poll = select.poll()
         poll.register(self.signals, select.POLLIN)
+        read_signals(self.signals)  # what came before was for the agent
         say_s = boottime() + SILENT_S
         while proc.alive(minder):
             poll.poll(None if say_s == NEVER else max(0.0, 1000 * (say_s - boottime())))

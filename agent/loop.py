@@ -117,6 +117,11 @@ class Agent:
         if self._state is not None and self._state.ranks is Ranks.LIVE:
             self.crew.link.terminate(self._state.round, signum)
 
+    def give_up(self, sentence: str) -> None:
+        """End: the store is gone for good, and no lease with it."""
+        if not self._exit.done():
+            self._exit.set_result(words.Exit(UNKNOWN if self.state.round else NO_STORE, sentence, False))
+
     # --- actions ------------------------------------------------------------------------------------------------------
     def _do(self, action: words.Action) -> None:
         match action:

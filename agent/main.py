@@ -78,8 +78,13 @@ class _Host:
 
     async def serve(self) -> int:
         """Prepare the node, run the agent, and leave nothing behind."""
+        asked = _stop_waiting()
         try:
             return await self._serve()
+        except asyncio.CancelledError:
+            if not asked:
+                raise
+            return self._complain(f"{asked[0].name} before this node had joined; nothing was started", 128 + asked[0])
         finally:
             await self._console().drain()
             self._console().close()
@@ -114,11 +119,11 @@ class _Host:
             return self._complain(str(error), UNHEALTHY)
         try:
             settings = _settings(spec, node, machine, address)
-            return await self._on_node(run_dir, settings, met.store, (tag, lock))
+            return await self._on_node(run_dir, settings, met, (tag, lock))
         finally:
             os.close(lock)
 
-    async def _on_node(self, run_dir: Path, settings: Settings, store: Store, lock: tuple[str, int]) -> int:
+    async def _on_node(self, run_dir: Path, settings: Settings, met: Met, lock: tuple[str, int]) -> int:
         spec, node, address = self._spec, settings.node, settings.record.address
         log = Notes(lambda text: self._console().say(text), run_dir, self._records, os.environ.get("LOGLEVEL", ""))
         if not spec.new_run:  # nobody has used an id that was made just now
@@ -147,10 +152,12 @@ class _Host:
                 if spec.checkpoint_dir is not None:
                     mirror_record(mirror_directory(spec.checkpoint_dir, spec.run_id), number, record)
 
-        chronicle = Chronicle(store, settings.keys, self._records, keep, log.line)
-        agent = self._agent(store, settings, chronicle, log, run_dir)
+        chronicle = Chronicle(met.store, settings.keys, self._records, keep, log.line)
+        agent = self._agent(met.store, settings, chronicle, log, run_dir)
         agent.crew.link.hold(*lock)
         _listen(agent)
+        if met.door is not None:
+            met.door.gone.add_done_callback(lambda gone: agent.give_up(gone.result()))
         warm = asyncio.get_running_loop().call_later(WARM_S, _warm, log)
         try:
             end = await agent.run()
@@ -224,6 +231,24 @@ def _warm(log: Notes) -> None:
     importlib.import_module(".counsel", __package__)
     gc.enable()
     gc.freeze()
+
+
+def _stop_waiting() -> list[signal.Signals]:
+    """Let a signal end the wait for the store and for the node's name; return where its number comes to stand."""
+    asked: list[signal.Signals] = []
+    work = asyncio.current_task()
+    assert work is not None
+
+    def stop(number: signal.Signals) -> None:
+        asked.append(number)
+        work.cancel()
+
+    loop = asyncio.get_running_loop()
+    for number in LEAVE:
+        loop.add_signal_handler(number, stop, number)
+    for number in FORWARD:  # there is no rank yet
+        loop.add_signal_handler(number, lambda: None)
+    return asked
 
 
 def _listen(agent: Agent) -> None:

@@ -110,6 +110,6 @@ def _login(spec: JobSpec) -> tuple[str, str]:
         return USER, store_password(read_token(str(spec.embedded.token_file)))
     path = spec.store.password_file
     try:
-        return spec.store.username, "" if path is None else path.read_text(encoding="utf-8").rstrip("\n")
+        return spec.store.username, "" if path is None else path.read_text(encoding="utf-8").strip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         raise PermanentError(f"the password file {path} cannot be read any more: {error}") from error

@@ -8,6 +8,7 @@ whether other nodes use it: `rendezvous/embedded.py` decides. The folder, which 
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import select
@@ -28,6 +29,7 @@ from ..rendezvous.embedded import (
     store_password,
     too_old,
 )
+from ..rendezvous.etcd_version import diverging
 from . import minder_folder
 from .linux import boottime, read_signals, retitle, signal_file
 from .minder_etcd import EtcdProcess
@@ -57,6 +59,7 @@ class Minder:
         self.where = host_port(orders.addresses[0], orders.port)
         self.seal = Seal(orders.run_id or os.urandom(6).hex(), bool(orders.run_id), os.uname().nodename, orders.by)
         self.owed = orders.hold_s > 0  # the wait for an earlier store's nodes is not over
+        self.version = ""
         self.up = False
         self.told = 0
         self.met = False
@@ -100,14 +103,16 @@ class Minder:
 
     def _come_up(self) -> None:
         minder_folder.empty(".", but=(minder_folder.DOOR, minder_folder.LOG))
+        minder_folder.set_lease(".", self.orders.lease_ttl_s)
         if self.orders.token_file:
             password = store_password(read_token(self.orders.token_file))
-            self.etcd.start(private=True)  # no port is open before one must say who one is
+            self._start_etcd(private=True)  # no port is open before one must say who one is
             self._await_etcd()
             self.gateway.require_password(password)
             self.etcd.kill()
-        self.etcd.start()
-        version = etcd_version(self._await_etcd())
+        self._start_etcd()
+        self.version = self._await_etcd()
+        version = etcd_version(self.version)
         if version is not None and (old := too_old(self.orders.binary, version)):
             raise EmbeddedError(old)
         try:
@@ -186,6 +191,11 @@ class Minder:
         if not self.deaths or self.etcd.ended_s != self.deaths[-1]:
             self.deaths = [at_s for at_s in self.deaths if at_s > now_s - WITHIN_S] + [self.etcd.ended_s]
             self._say(f"etcd has ended ({self.etcd.status})")
+        if diverging(self.version):
+            raise EmbeddedError(
+                f"etcd {self.version} was killed, and when it is started again it may lack a write that it has "
+                "confirmed: the store is given up. Start the job again; etcd 3.4.23, 3.5.3 and newer go on"
+            )
         if len(self.deaths) >= DEATHS:
             raise EmbeddedError(
                 f"etcd ended {DEATHS} times within {WITHIN_S:g} s and is not started any more: {self.etcd.why_ended()}"
@@ -193,8 +203,14 @@ class Minder:
         left_s = self.etcd.ended_s + RESTART_S - now_s
         if len(self.deaths) > 1 and left_s > 0:
             return left_s
-        self.etcd.start()
+        self._start_etcd()
         return None
+
+    def _start_etcd(self, *, private: bool = False) -> None:
+        try:
+            self.etcd.start(private=private)
+        except OSError as error:  # no process to be had, no room on the disk
+            raise EmbeddedError(f"etcd ({self.orders.binary}) cannot be started: {error.strerror}") from error
 
     def _ask(self) -> Look | None:
         try:
@@ -205,7 +221,8 @@ class Minder:
     def _answer(self, look: Look | None) -> None:
         """Tell agents where the store is; those that come when the run is over wait for the next one."""
         for guest in self.guests.asking if look is not None else ():
-            if look is not None and look.job is not JobState.OVER:
+            assert look is not None
+            if look.job is not JobState.OVER:
                 address = self.orders.addresses[0]
                 self.guests.serve(guest, run_id=self.seal.run_id, machine=self.seal.machine, endpoint=address)
             else:
@@ -230,12 +247,13 @@ class Minder:
         self.etcd.kill()
         minder_folder.empty(".")
         if self.owed or (self.up and (self.guests.served or self.look is None or self.look.nodes)):
-            minder_folder.mark_ended_early(".")
+            minder_folder.mark_ended_early(".", int(self.orders.hold_s) if self.owed else self.orders.lease_ttl_s)
         else:
             os.rmdir(self.orders.folder)
 
     def _say(self, words: str) -> None:
-        print(words, file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError):  # a full disk: the store lives on, its log does not
+            print(words, file=sys.stderr, flush=True)
 
 
 def main(lock_fd: int, door_fd: int, orders: Orders) -> None:

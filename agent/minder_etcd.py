@@ -36,6 +36,7 @@ class EtcdProcess:
         self._addresses = addresses
         self._port = port
         self._pid = 0
+        self._token = os.urandom(8).hex()
 
     def start(self, *, private: bool = False) -> None:
         """Start it; ``private`` without any port."""
@@ -44,7 +45,7 @@ class EtcdProcess:
                 os.unlink(name)  # a killed one leaves them, and etcd does not listen over them
         if os.path.exists(LOG):
             os.truncate(LOG, 0)
-        argv = [self.binary, *etcd_arguments(() if private else self._addresses, self._port)]
+        argv = [self.binary, *etcd_arguments(() if private else self._addresses, self._port, self._token)]
         env = _environment(os.environ)
         minder = os.getpid()
         self.status = None

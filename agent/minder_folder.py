@@ -14,8 +14,9 @@ import time
 
 DOOR = "door"  # the socket that agents of this machine connect to
 LOG = "minder.log"
+LEASE = "lease"  # how long a node may believe in the store that is or was here, s
 ENDED_EARLY = "ended-early"  # left by a minder that was told to end while others may still have used the store
-HELD_S = 120.0  # longer than a lease: for so long the next store there must see that it has to wait
+HELD_S = 120.0  # at least so long, and two leases, the next store there must see that it has to wait
 _TAIL = 8192
 _PREFIX, _TAG = "etcd-", 16
 _NAME = re.compile(f"{_PREFIX}[0-9a-f]{{{_TAG}}}")  # a run's log directory may be called so and something more
@@ -80,16 +81,33 @@ def remove_leftovers(lock_folder: str) -> None:
 def _remove(folder: str) -> None:
     left = os.listdir(folder)
     if ENDED_EARLY not in left and left:
-        mark_ended_early(folder)
+        mark_ended_early(folder, believed_s(folder))
     empty(folder, but=(ENDED_EARLY,))
-    if not left or os.stat(os.path.join(folder, ENDED_EARLY)).st_mtime < time.time() - HELD_S:
+    mark = os.path.join(folder, ENDED_EARLY)
+    if not left or os.stat(mark).st_mtime < time.time() - max(HELD_S, 2 * believed_s(folder)):
         empty(folder)
         os.rmdir(folder)
 
 
-def mark_ended_early(folder: str) -> None:
+def mark_ended_early(folder: str, lease_ttl_s: int) -> None:
     """Leave word that a store has ended while nodes may have used it."""
-    os.close(os.open(os.path.join(folder, ENDED_EARLY), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    _write(os.path.join(folder, ENDED_EARLY), lease_ttl_s)
+
+
+def set_lease(folder: str, lease_ttl_s: int) -> None:
+    """Leave word, for who comes after a minder that was killed, how long its nodes may believe in the store."""
+    _write(os.path.join(folder, LEASE), lease_ttl_s)
+
+
+def believed_s(folder: str) -> int:
+    """Return for how long nodes may believe in the store that was here, as far as it left word."""
+    words = (tail(os.path.join(folder, name)) for name in (LEASE, ENDED_EARLY))
+    return max((int(word) for word in words if word.isdecimal()), default=0)
+
+
+def _write(path: str, number: int) -> None:
+    with open(os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600), "w") as file:
+        file.write(str(number))
 
 
 def tail(path: str) -> str:

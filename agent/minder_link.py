@@ -42,12 +42,12 @@ _PROGRAM = (
 class Door:
     """This agent's connection to the minder, open while the agent lives: it keeps the store up."""
 
-    def __init__(self, end: socket.socket, where: str, say: Callable[[str], None]) -> None:
+    def __init__(self, end: socket.socket, where: str) -> None:
         self._end = end
         self._where = where
-        self._say = say
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(end, self._hear)
+        self.gone: asyncio.Future[str] = self._loop.create_future()  # why, once the store is gone for good
 
     def leave(self) -> None:
         """Say farewell: this agent does not come back. Call it after the last write to the store; again is nothing."""
@@ -57,7 +57,7 @@ class Door:
             self._close()
 
     def _hear(self) -> None:
-        """Tell once that the store is gone, and why: all else that is seen of it are calls without an answer."""
+        """Tell that the store is gone for good, and why: all else that is seen of it are calls without an answer."""
         try:
             words = self._end.recv(65536)
         except BlockingIOError:
@@ -65,10 +65,10 @@ class Door:
         except ConnectionError:
             words = b""
         said = _parse(words.splitlines()[-1]) if words else {}
-        self._say(
+        self._close()
+        self.gone.set_result(
             said.get("error") or f"the process that kept the store at {self._where} was killed; the store is gone"
         )
-        self._close()
 
     def _close(self) -> None:
         self._loop.remove_reader(self._end)
@@ -158,7 +158,7 @@ class _Opening:
 
     def _opened(self, end: socket.socket, answer: Mapping[str, str]) -> Opened:
         run_id, wanted = answer["run_id"], self._spec.run_id
-        door = Door(end, self._where, self._say)
+        door = Door(end, self._where)
         if wanted and run_id != wanted:
             door.leave()
             raise EmbeddedError(other_run(self._where, run_id, answer["machine"], wanted))
@@ -177,7 +177,7 @@ class _Opening:
     async def _ask(self, end: socket.socket) -> dict[str, str] | None:
         """Return the minder's answer; None when it has ended without one, which makes room for the next."""
         rest = b""
-        while words := await asyncio.get_running_loop().sock_recv(end, 65536):
+        while words := await _received(end):
             *lines, rest = (rest + words).split(b"\n")
             for line in map(_parse, lines):
                 if "run_id" in line:
@@ -205,7 +205,7 @@ class _Opening:
             find_etcd(self._embedded.binary, self._seat.environ),
             "" if token is None else os.path.abspath(token),
             f"remuster {_version()}",
-            self._spec.lease_ttl_s if os.listdir(self._folder) else 0.0,
+            (minder_folder.believed_s(self._folder) or self._spec.lease_ttl_s) if os.listdir(self._folder) else 0.0,
         )
         if token is None and not all(_only_here(address) for address in self._addresses):
             self._say(
@@ -220,6 +220,13 @@ class _Opening:
             door.listen(_BACKLOG)
             self._minder = _spawn(orders, lock, door.fileno(), self._seat.environ)
         self._seat.page.set_minder(self._minder)
+
+
+async def _received(end: socket.socket) -> bytes:
+    try:
+        return await asyncio.get_running_loop().sock_recv(end, 65536)
+    except ConnectionError:
+        return b""  # it closed its door before it had seen us
 
 
 def _spawn(orders: Orders, lock: int, door: int, environ: Mapping[str, str]) -> int:

@@ -24,7 +24,7 @@ def read_token(path: str) -> str:
         if not stat.S_ISREG(found.st_mode):
             raise EmbeddedError(f"the token file {path} is no regular file")
         lent = found.st_uid == 0 != os.geteuid()  # root may lend it to a group of this user's, as Kubernetes does
-        if found.st_mode & (0o037 if lent else 0o077):
+        if found.st_mode & (0o026 if lent else 0o066):
             mode = stat.S_IMODE(found.st_mode)
             raise EmbeddedError(f"the token file {path} has mode {mode:04o}, so others may read it: chmod 600 {path}")
         data = os.read(fd, MAX_BYTES + 1)

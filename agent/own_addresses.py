@@ -40,7 +40,9 @@ def own_addresses(embedded: Embedded) -> tuple[str, ...]:
         meant = ()  # a name of this machine that only others know
     choice = choose(host, here, meant, frozenset() if all(map(_loopback, meant)) else _interfaces())
     route = _of_the_default_route(host) if choice.and_route else ()
-    found = tuple(sorted(dict.fromkeys((*route, *choice.addresses)), key=_loopback))
+    # The first names the store on this machine: the same in every start, whatever order the name server answers in.
+    found = tuple(dict.fromkeys((*route, *sorted(choice.addresses, key=lambda a: (_loopback(a), a)))))
+    found = tuple(sorted(found, key=_loopback))
     if here and not found:
         raise AddressError(f"is_host=true, but no address of this machine leads to {host}; check its network")
     return found

@@ -63,7 +63,7 @@ class Page:
         self._words[_MINDER] = pid
 
     def set_spared(self, pids: tuple[int, ...]) -> None:
-        """Name the agent's own children that lead a session (an embedded store, a hook): the fence is not for them."""
+        """Name the agent's own children that lead a session (a hook): the fence is not for them."""
         if len(pids) > MAX_SPARED:
             raise ValueError(f"{len(pids)} children in sessions of their own, the page holds {MAX_SPARED}")
         self._words[_COUNT] = 0

@@ -1,7 +1,7 @@
 """Clear away what a dead guardian has left: the agent's own sweep, in short rounds between the turns of its loop.
 
-The agent is a subreaper, so the orphans of a killed guardian become its children. It has other children too (an
-embedded store, a hook), so the kernel's "no child at all" is no proof here; two readings in a row without a foreign
+The agent is a subreaper, so the orphans of a killed guardian become its children. It has other children too (the
+minder of a store, a hook), so the kernel's "no child at all" is no proof here; two readings in a row without a foreign
 child are: only the agent can reap them, so none can leave its list unseen.
 """
 

@@ -115,13 +115,15 @@ def secret_word(name: str, text: str) -> Path:
     """Return a secret file that holds one line of text, as a password or a token does."""
     path = secret(name, text)
     try:
-        word = path.read_bytes()[:_WORD_BYTES].decode().strip()
+        with path.open("rb") as file:
+            word = file.read(_WORD_BYTES + 1).decode().strip()
     except (OSError, UnicodeDecodeError):
         raise UsageError(
             f"{name} is {text!r}, which holds no text; write the one word into it, and nothing else"
         ) from None
-    if not word:
-        raise UsageError(f"{name} is {text!r}, which is empty; write the one word into it")
+    if not 0 < len(word.encode()) <= _WORD_BYTES:
+        size = f"holds more than {_WORD_BYTES} bytes" if word else "is empty"
+        raise UsageError(f"{name} is {text!r}, which {size}; write the one word into it")
     return path
 
 

@@ -1,7 +1,7 @@
 """What the text of a flag means: pure parsers, one per notation, each refusing with a sentence that names the flag.
 
 ``name`` is how the value was given ("--nnodes" or "PET_NNODES"), for the person who has to find it again.
-Called by `build` alone.
+Called by `build`, `meeting` and `config`.
 """
 
 from __future__ import annotations

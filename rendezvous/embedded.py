@@ -146,14 +146,17 @@ def store_password(token: str) -> str:
     return hashlib.sha256(token.strip().encode()).hexdigest()
 
 
-def etcd_arguments(addresses: tuple[str, ...], port: int) -> list[str]:
-    """Return etcd's command line after the program. Without ``addresses`` it can be reached through its folder only."""
+def etcd_arguments(addresses: tuple[str, ...], port: int, token: str) -> list[str]:
+    """Return etcd's command line after the program. Without ``addresses`` it can be reached through its folder only.
+
+    ``token`` makes the cluster id: a client that has met another store at this address sees that this is not it.
+    """
     client = ",".join([f"unix://{CLIENT}", *(f"http://{host_port(address, port)}" for address in addresses)])
     return [
         *("--name", "store", "--data-dir", "data", "--logger", "zap", "--log-level", "error"),
         *("--listen-client-urls", client, "--advertise-client-urls", client),
         *("--listen-peer-urls", f"unix://{PEER}", "--initial-advertise-peer-urls", f"unix://{PEER}"),
-        *("--initial-cluster", f"store=unix://{PEER}", "--host-whitelist", HOST),
+        *("--initial-cluster", f"store=unix://{PEER}", "--initial-cluster-token", token, "--host-whitelist", HOST),
         *("--heartbeat-interval", "20", "--election-timeout", "100"),  # ms; alone, it waits for one election and leads
         "--unsafe-no-fsync",  # its data outlive a killed etcd, and are not meant to outlive a machine
         *("--bcrypt-cost", "4"),  # the hashes lie in a private folder; every login would cost 60 ms of CPU else

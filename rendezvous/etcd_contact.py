@@ -1,7 +1,7 @@
 """The first contact with an etcd: wait for it while that may help, and say in words what is wrong if it does not come.
 
-Later on the store's own errors serve: what has answered once may be gone, but it is an etcd. Called by ``agent/main``
-before the agent joins.
+Later on the store's own errors serve: what has answered once may be gone, but it is an etcd. Called by
+``agent/meeting`` before the agent joins.
 """
 
 from __future__ import annotations

@@ -132,6 +132,10 @@ def http(answer: bytes, without: Seen | None = None) -> Seen:
     return Seen("is an HTTP server that is no etcd: check the address and port", True)
 
 
+# An etcd with --listen-client-http-urls begins so, and may only be slow.
+SPEAKS_HTTP2 = Seen("speaks gRPC or HTTP/2, and has not answered as an etcd: check the address and port", False)
+
+
 def _asked(site: Site, conn: socket.socket, question: bytes, wish_s: float) -> bytes | None:
     try:
         conn.sendall(question)
@@ -146,7 +150,7 @@ def _stranger(words: bytes) -> Seen:
     if words.startswith(b"\x15\x03"):  # a TLS alert
         return SPEAKS_TLS
     if words[3:4] == b"\x04":  # a frame of HTTP/2: settings
-        return Seen("speaks gRPC or HTTP/2, but is no etcd: check the address and port", True)
+        return SPEAKS_HTTP2
     return Seen(f"is no etcd, it says {ascii(words[:_SHOWN])[1:]}: check the address and port", True)
 
 

@@ -8,7 +8,19 @@ from __future__ import annotations
 import ssl
 
 from .etcd_config import Endpoint, Tls
-from .etcd_probe import ANSWER_S, BANNER_S, CONNECT_S, REQUEST, SILENT, Seen, Site, http, look_plainly, unreachable
+from .etcd_probe import (
+    ANSWER_S,
+    BANNER_S,
+    CONNECT_S,
+    REQUEST,
+    SILENT,
+    SPEAKS_HTTP2,
+    Seen,
+    Site,
+    http,
+    look_plainly,
+    unreachable,
+)
 
 _NO_TLS = Seen("is an etcd without TLS: leave cacert out of --rdzv-conf, or give the address that speaks TLS", True)
 _HANGS_UP = Seen("closes the connection after the TLS handshake, perhaps because of the client's certificate", False)
@@ -85,6 +97,8 @@ def _conversation(site: Site, secure: ssl.SSLSocket, tls: Tls) -> Seen:
         return SILENT
     if answer.startswith(b"HTTP/"):
         return http(answer)
+    if answer[3:4] == b"\x04":  # a frame of HTTP/2: settings
+        return SPEAKS_HTTP2
     return Seen("speaks TLS, but neither gRPC nor HTTP: check the port", True) if answer else _HANGS_UP
 
 

@@ -27,6 +27,12 @@ def refusal(version: str) -> str | None:
     return None
 
 
+def diverging(version: str) -> bool:
+    """Tell whether a killed ``version`` may come back without a write that it has confirmed (etcd issue 13766)."""
+    numbers = parse(version)
+    return numbers is not None and _DIVERGING[0] <= numbers <= _DIVERGING[1]
+
+
 def advice(version: str) -> str | None:
     """Say what a job risks on ``version``, if anything is known, and what to do."""
     numbers = parse(version)
@@ -36,7 +42,7 @@ def advice(version: str) -> str | None:
     if numbers >= whole:
         return None
     upgrade = "upgrade it to 3.4.38, 3.5.23 or newer"
-    if _DIVERGING[0] <= numbers <= _DIVERGING[1]:
+    if diverging(version):
         return (
             f"etcd {version} can come back from a crash with data that differ from its other members'"
             f" (all of 3.5.0 to 3.5.2): {upgrade} before a job depends on it"

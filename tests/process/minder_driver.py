@@ -67,6 +67,7 @@ def body(seat):
             say(event="Refused", text=str(error))
             await link.stop()
             return
+        opened.door.gone.add_done_callback(lambda gone: gone.cancelled() or say(event="Say", text=gone.result()))
         say(event="Opened", run_id=opened.run_id, endpoint=opened.endpoint, minder=opened.minder)
 
         async def obey(line):

@@ -117,7 +117,7 @@ def test_the_password_is_of_the_word_and_not_of_the_line():
 
 
 def test_arguments_listen_where_they_are_told_and_nowhere_else():
-    private, public = (" ".join(etcd_arguments(where, 2380)) for where in ((), ("10.0.0.1", "::1")))
+    private, public = (" ".join(etcd_arguments(where, 2380, "cafe")) for where in ((), ("10.0.0.1", "::1")))
     assert "http" not in private
     assert "--listen-client-urls unix://client:1,http://10.0.0.1:2380,http://[::1]:2380 " in public
     assert public.count("http") == 4  # listened at and told
