@@ -81,7 +81,11 @@ def _sit(body: Callable[[Seat], int], page: Page, keeper_fd: int, keeper: int) -
     if os.getppid() != keeper:
         os._exit(128 + signal.SIGTERM)
     environ = dict(os.environ)
-    guardian, guardian_fd = spawn_guardian(environ)
+    try:
+        guardian, guardian_fd = spawn_guardian(environ)
+    except OSError as error:
+        _tell(f"the guardian, {sys.executable}, cannot be started: {error.strerror}; see to that on this node")
+        os._exit(UNKILLABLE)
     page.set_guardian(guardian)
     become_subreaper()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -90,6 +94,13 @@ def _sit(body: Callable[[Seat], int], page: Page, keeper_fd: int, keeper: int) -
     from .seat import Seat
 
     sys.exit(body(Seat(page, keeper, keeper_fd, environ, guardian, guardian_fd)))
+
+
+def _tell(words: str) -> None:
+    try:
+        print(f"remuster: {words}", file=sys.stderr, flush=True)
+    except OSError:
+        return  # a terminal or a tee that has gone, a full disk: the work goes on
 
 
 class Keeper:
@@ -132,11 +143,9 @@ class Keeper:
             left = self._sweep(patience_s, NOBODY)
         if left:
             names = ", ".join(f"{pid} ({proc.name(pid)}, state {proc.state(pid)})" for pid in left)
-            print(
-                f"remuster: {len(left)} process(es) did not die within {patience_s:g} s of SIGKILL: {names}. "
-                "They wait inside the kernel (a hung file system or GPU driver). Take this node out of service.",
-                file=sys.stderr,
-                flush=True,
+            _tell(
+                f"{len(left)} process(es) did not die within {patience_s:g} s of SIGKILL: {names}. "
+                "They wait inside the kernel (a hung file system or GPU driver). Take this node out of service."
             )
             return UNKILLABLE
         code = os.waitstatus_to_exitcode(self.status)
@@ -144,11 +153,9 @@ class Keeper:
 
     def _tell_killed(self) -> None:
         if self.status is not None and os.waitstatus_to_exitcode(self.status) == -signal.SIGKILL:
-            print(
-                f"remuster: the agent (pid {self.agent}) was killed by SIGKILL, and its ranks were stopped; if nobody "
-                "did that, look for the kernel's OOM killer.",
-                file=sys.stderr,
-                flush=True,
+            _tell(
+                f"the agent (pid {self.agent}) was killed by SIGKILL, and its ranks were stopped; if nobody did that, "
+                "look for the kernel's OOM killer."
             )
 
     def _await(self, minder: int) -> None:
@@ -160,19 +167,19 @@ class Keeper:
         poll = select.poll()
         poll.register(self.signals, select.POLLIN)
         read_signals(self.signals)  # what came before was for the agent
+        ending = signal.SIGTERM
         say_s = boottime() + SILENT_S
         while proc.alive(minder):
             poll.poll(None if say_s == NEVER else max(0.0, 1000 * (say_s - boottime())))
             if any(signum in ENDS_STORE for signum, _ in read_signals(self.signals)):
-                os.kill(minder, signal.SIGTERM)
+                os.kill(minder, ending)
+                ending = signal.SIGKILL  # one that hangs, or is stopped, hears nothing else
             reap(self._note_end)
             if boottime() >= say_s and proc.alive(minder):
                 say_s = NEVER
-                print(
-                    f"remuster: this command still serves the rendezvous of the run to other nodes (pid {minder}) and "
-                    "ends with the last of them; another Ctrl-C or SIGTERM ends the store for all.",
-                    file=sys.stderr,
-                    flush=True,
+                _tell(
+                    f"this command still serves the rendezvous of the run to other nodes (pid {minder}) and ends with "
+                    "the last of them; another Ctrl-C or SIGTERM ends the store for all, one more kills it."
                 )
 
     def _note_end(self, pid: int, status: int) -> None:

@@ -60,7 +60,7 @@ class Agent:
         self._leading: asyncio.Task[None] | None = None
         self._exit: asyncio.Future[words.Exit] = asyncio.get_running_loop().create_future()
         self._shown = 0  # revision of the job record last shown
-        self._grumbled = ""
+        self._grumbled: set[str] = set()
 
     async def run(self) -> words.Exit:
         """Join, serve rounds, and return how this agent ends. ``release`` follows, once its ranks are proven dead."""
@@ -172,6 +172,7 @@ class Agent:
         self.post(words.Granted(boottime(), inc))
 
     def _renewed(self, inc: Incarnation, deadline_s: float) -> None:
+        self._grumbled.clear()
         self.crew.renewed(inc, deadline_s)
 
     def _lost(self, inc: Incarnation) -> None:
@@ -239,8 +240,8 @@ class Agent:
 
     def _grumble(self, trouble: str) -> None:
         """Say what is wrong once, not with every retry."""
-        if trouble != self._grumbled:
-            self._grumbled = trouble
+        if trouble not in self._grumbled:
+            self._grumbled.add(trouble)
             self._around.say(trouble)
 
     # --- watches and leading ------------------------------------------------------------------------------------------

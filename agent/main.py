@@ -169,8 +169,13 @@ class _Host:
             warm.cancel()
             await agent.crew.link.stop()
             log.open()
-        if end.code:
-            self._console().say(chronicle.report or _voiced(end.sentence))
+        seen = agent.state.job
+        if end.code and chronicle.report:
+            self._console().say(chronicle.report)
+        if end.code and not (chronicle.report and seen is not None and seen.job.phase.over):
+            self._console().say(_voiced(end.sentence))  # the report does not say how it ended
+        elif not end.code and not agent.state.round:
+            self._console().say(_voiced("this node stood by as a spare and ran nothing; the job is done"))
         log.line("exit", code=end.code, why=end.sentence)
         if survivors:
             return self._complain(f"processes {survivors} do not die from SIGKILL; reboot this node", UNHEALTHY)

@@ -63,8 +63,8 @@ async def meet(spec: JobSpec, seat: Seat, say: Say) -> Met:
 
 async def _own(spec: JobSpec, embedded: Embedded, seat: Seat, say: Say) -> Met:
     """Start or find the etcd of the job's own on this machine, or wait for the one on the endpoint's machine."""
-    from ..rendezvous.embedded import host_port
-    from .minder_greeting import greet
+    from ..rendezvous.embedded import SEAL, EmbeddedError, host_port
+    from .minder_greeting import greet, refusal
     from .minder_link import open_store
     from .own_addresses import own_addresses
 
@@ -72,7 +72,14 @@ async def _own(spec: JobSpec, embedded: Embedded, seat: Seat, say: Say) -> Met:
     if addresses:
         opened = await open_store(spec, addresses, seat, say)
         spec = replace(spec, run_id=opened.run_id, endpoints=(opened.endpoint,))
-        return Met(spec, _etcd(spec), opened.door)
+        store = _etcd(spec)
+        try:
+            await store.range(spec.prefix + SEAL)  # the first look: is our token the store's?
+        except StoreError as error:
+            await store.close()
+            opened.door.leave()
+            raise EmbeddedError(refusal(host_port(*opened.endpoint), str(error))) from error
+        return Met(spec, store, opened.door)
     store = _etcd(spec)
     where = host_port(embedded.host, embedded.port)
     try:

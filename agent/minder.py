@@ -84,6 +84,8 @@ class Minder:
         except EmbeddedError as refused:
             error = str(refused)
             self._say(error)
+        except OSError as trouble:
+            error = f"the store's folder {self.orders.folder} cannot be used: {trouble.strerror}. Make room there"
         self._finish(error)
 
     # -- coming up
@@ -245,7 +247,7 @@ class Minder:
     def _finish(self, error: str) -> None:
         self.guests.dismiss(error)  # who comes now starts the next one
         self.etcd.kill()
-        minder_folder.empty(".")
+        minder_folder.empty(".")  # first, so that there is room for the mark
         if self.owed or (self.up and (self.guests.served or self.look is None or self.look.nodes)):
             minder_folder.mark_ended_early(".", int(self.orders.hold_s) if self.owed else self.orders.lease_ttl_s)
         else:

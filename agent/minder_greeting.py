@@ -53,7 +53,7 @@ async def greet(
         except EmbeddedError:
             raise
         except PermanentError as refused:
-            raise EmbeddedError(_refusal(where, str(refused))) from refused
+            raise EmbeddedError(refusal(where, str(refused))) from refused
         else:
             now_s = loop.time()
             unsealed_s = None if found is not None else now_s if unsealed_s is None else unsealed_s
@@ -68,7 +68,7 @@ async def greet(
         await asyncio.sleep(AGAIN_S)
 
 
-def _refusal(where: str, words: str) -> str:
+def refusal(where: str, words: str) -> str:
     """Say what etcd's refusal means where the store is the job's own."""
     if "authentication on" in words:
         return f"the store at {where} asks for a token: give the run's with --rdzv-conf token_file=PATH"

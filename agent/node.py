@@ -12,7 +12,7 @@ from dataclasses import replace
 from ..health import wire
 from ..rendezvous import writes
 from ..rendezvous.errors import BadRecord
-from ..rendezvous.records import Cause, Phase, Round, unusable
+from ..rendezvous.records import NO_PLACE, Cause, Phase, Round, unusable
 from ..rendezvous.writes import Kind
 from .node_enter import NO_STORE, UNKNOWN, Step, end
 from .node_state import NodeState, Ranks, Settings
@@ -68,6 +68,7 @@ def _advance(s: NodeState, at: float) -> Step:
         _answer,
         _enter_round,
         _over,
+        _placeless,
         _stalled,
     ):
         if s.exiting:
@@ -268,6 +269,24 @@ def _over(s: NodeState, at: float, out: list[Action]) -> NodeState:
     assert outcome is not None
     out.append(Exit(outcome.exit_code, outcome.sentence, True))
     return replace(s, exiting=True)
+
+
+def _placeless(s: NodeState, at: float, out: list[Action]) -> NodeState:
+    """Static: end where another living node has the place asked for; a lease later it is no dead one's trace."""
+    place, roster = s.settings.record.place, s.roster
+    if place == NO_PLACE or s.job is None or not s.joined or s.job.job.phase is not Phase.RUNNING:
+        return s
+    if roster is None or roster.round != s.job.job.round or _member(s):
+        return s
+    holder = next((m for m in roster.members if m.place == place), None)
+    if holder is None:
+        return s
+    until = s.stands_since + s.settings.held_s
+    if at < until:
+        out.append(Wake(until, f"--node-rank {place} is {holder.node}'s"))
+        return s
+    why = f"--node-rank {place} is held by {holder.node} ({holder.address}), whose agent is alive"
+    return _give_up(s, f"{why}; give this node another one, or another --master-port if it is of another job", out)
 
 
 def _stalled(s: NodeState, at: float, out: list[Action]) -> NodeState:

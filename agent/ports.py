@@ -129,8 +129,8 @@ def _why_not_here(host: str) -> str:
 
 def _why_taken(port: int, error: OSError) -> str:
     return (
-        f"--master-port {port} is in use on this node, so rank 0's store cannot listen there ({error.strerror}); by "
-        f"what is not known here ('ss -ltnp' tells root): stop that, or give all nodes another --master-port"
+        f"--master-port {port} is in use on this node, so rank 0's store cannot listen there ({error.strerror}); "
+        f"`ss -tanp 'sport = :{port}'` names the other: stop it, or give all nodes another --master-port"
     )
 
 

@@ -211,7 +211,7 @@ def why_not(binary: str, version: tuple[int, ...] | None, log: str, ended: str) 
         return (
             f"another program, or another user's run, listens at {where}, where the store of this run should: give "
             "another port (c10d: in --rdzv-endpoint; static: --rdzv-conf etcd_port=PORT), the same on all nodes. "
-            f"`ss -ltnp 'sport = :{where.rpartition(':')[2]}'` names the other"
+            f"`ss -tanp 'sport = :{where.rpartition(':')[2]}'` names the other"
         )
     if where and "cannot assign requested address" in words:
         return (

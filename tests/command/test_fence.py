@@ -47,7 +47,7 @@ def test_a_store_that_stands_still(cluster: Cluster) -> None:
 
 
 def test_a_store_that_comes_back_with_the_old_leases(cluster: Cluster) -> None:
-    """An etcd that is started again gives every lease its whole time: an agent that gave its own up finds its own key."""
+    """An etcd that is started again gives every lease its whole time: an agent that gave its own up finds its key."""
     nodes = [cluster.steady(number, *TWO, conf="lease_ttl=6") for number in (2, 3)]
     cluster.wait_round(1, 4)
     cluster.etcd.down()

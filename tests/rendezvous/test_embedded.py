@@ -158,7 +158,7 @@ def fatal(error):
             (3, 5, 1),
             fatal("listen tcp [::1]:29500: bind: address already in use"),
             "listens at [::1]:29500, where the store of this run should: give another port (c10d: in --rdzv-endpoint; "
-            "static: --rdzv-conf etcd_port=PORT), the same on all nodes. `ss -ltnp 'sport = :29500'` names the other",
+            "static: --rdzv-conf etcd_port=PORT), the same on all nodes. `ss -tanp 'sport = :29500'` names the other",
         ),
         ((3, 5, 1), fatal("listen tcp 10.0.0.1:1: bind: cannot assign requested address"), "is not an address of this"),
         ((3, 5, 1), fatal("listen tcp 10.0.0.1:1: bind: permission denied"), "ports below 1024 are root's"),

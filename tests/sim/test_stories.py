@@ -220,23 +220,29 @@ def test_nodes_run_in_the_places_that_they_ask_for() -> None:
 
 
 def test_a_lost_node_is_replaced_by_one_that_asks_for_its_place() -> None:
-    places = {"n0": 0, "n1": 1, "n2": 2, "n3": 0, "n4": 1}
-    scene = Scene({**THREE, "n3": 1}, 3, 3, places=places)
+    scene = Scene(THREE, 3, 3, places={"n0": 0, "n1": 1, "n2": 2, "n4": 1})
     scene.until_training(1)
     scene.power_off("n1")
     scene.until(lambda: scene.job()[-1].startswith("F(2)"))
-    scene.until(scene.world.now + 5.0)
-    assert scene.world.truth.job
-    assert scene.world.truth.job.phase.value == "F"  # n3 stands by for another place
     scene.begin("n4", at=scene.world.now + 1.0)
     scene.until_over()
     assert scene.job()[1:] == [
-        "R(1) on n0 n1 n2 spare n3",
+        "R(1) on n0 n1 n2",
         "S(1) lost on n1",
         "F(2), charge +1",
-        "R(2) from a checkpoint on n0 n4 n2 spare n3",
+        "R(2) from a checkpoint on n0 n4 n2",
         "D(2) exit 0",
     ]
+
+
+def test_a_place_that_a_living_node_has_is_refused_a_lease_later() -> None:
+    """Another job's node, most likely, started with the same port: it must not stand by and then say: done."""
+    scene = Scene({**THREE, "n3": 1}, 3, 3, places={"n0": 0, "n1": 1, "n2": 2, "n3": 0})
+    scene.until_training(1)
+    scene.until(scene.world.now + 30.0)
+    assert "--node-rank 0 is held by n0" in scene.last_words("n3")
+    scene.until_over()
+    assert scene.exits() == {"n0": 0, "n1": 0, "n2": 0, "n3": 69}
 
 
 def test_a_place_that_nobody_asks_for_and_one_that_two_ask_for_are_named() -> None:
