@@ -22,6 +22,7 @@ class Hit(NamedTuple):
     at: float
     round: int
     lasted_s: float
+    alone: bool = True  # in its burst
     next_s: float | None = None  # after ``at``; None: the round went on
 
 
@@ -47,6 +48,7 @@ class RunReport:
     lost_steps: int = 0
     classes: Counter[str] = field(default_factory=Counter)
     hits: list[Hit] = field(default_factory=list)
+    together: list[float] = field(default_factory=list)  # bursts of several: from the first to all being well, in s
     missed: int = 0  # faults that found no victim
     census: list[Census] = field(default_factory=list)
     left: Counter[str] = field(default_factory=Counter)
@@ -117,13 +119,23 @@ class Report:
         rows: list[tuple[str, ...]] = []
         for kind in Kind:
             hits = [hit for run in self.runs for hit in run.hits if hit.kind is kind]
-            times = sorted(hit.next_s for hit in hits if hit.next_s is not None)
-            lasted = f"{median(hit.lasted_s for hit in hits):.1f}" if hits and kind.lasts else ""
-            shown = (f"{median(times):.1f}", f"{times[-1]:.1f}") if times else ("", "")
-            rows.append((kind.value, str(len(hits)), str(len(times)), lasted, *shown))
+            alone = [hit for hit in hits if hit.alone]
+            times = [hit.next_s for hit in alone if hit.next_s is not None]
+            lasted = f"{median(hit.lasted_s for hit in alone):.1f}" if alone and kind.lasts else ""
+            rows.append(
+                (kind.value, str(len(hits)), str(len(alone)), str(len(times)), lasted, *_middle_and_most(times))
+            )
+        head = ("fault", "times", "alone", "round ended", "lasted s, median", "next first step s, median", "max")
+        together = [took for run in self.runs for took in run.together]
+        middle, most = _middle_and_most(together)
+        more = [f"Bursts of several faults: {len(together)}"]
+        if together:
+            more.append(
+                f", the first step of the last round {middle} s after the first fault (median), {most} s at most"
+            )
         missed = sum(run.missed for run in self.runs)
-        head = ("fault", "times", "round ended", "lasted s, median", "next first step s, median", "max")
-        return _table(head, rows) + f"\n\n{missed} more found no victim (it was dead already, or not yet there)."
+        more.append(f". Faults that found no victim, dead already or not yet there: {missed}.")
+        return f"{_table(head, rows)}\n\n{''.join(more)}"
 
     def _runs(self) -> str:
         rows = [
@@ -167,6 +179,10 @@ class Report:
         return _table(("run", "when", "keys", "leases", "KiB in use", "KiB on disk"), rows) if rows else ""
 
 
+def _middle_and_most(times: list[float]) -> tuple[str, str]:
+    return (f"{median(times):.1f}", f"{max(times):.1f}") if times else ("", "")
+
+
 def _kib(size: int) -> str:
     return f"{size / 1024:.0f}"
 
@@ -193,10 +209,11 @@ burst of faults a newer checkpoint is published. And after each run: its weights
 uninterrupted run, bit for bit; no process, temporary file or lease is left; each round has its record."""
 
 _FAULTS = """\
-*Round ended*: how often a later round came of it. Otherwise the round went on, as it must when only the spare or one
-member of three is hit, or when etcd is back in time. *Next first step*: from the fault to the first training step of
-that round; the fault's own length, the restart of killed commands and each rank's import of torch are part of it. Two
-of five bursts hold two or three faults, so that some of them meet a job that is re-forming.
+Most bursts hold one fault; two of five hold two or three, so that some of them meet a job that is re-forming. The
+figures are of those that came alone. *Round ended*: how often a later round came of it. Otherwise the round went on, as
+it must when only the spare or one member of three is hit, or when etcd is back in time. *Next first step*: from the
+fault to the first training step of that round; the fault's own length, the restart of killed commands and each rank's
+import of torch are part of it.
 
 Two faults of etcd itself are kept out, since no job can live with a store that breaks its word. 3.5.0 to 3.5.2 may skip
 a write that they acknowledged when they are killed in the midst of a commit (etcd issue 13766): they are ended by

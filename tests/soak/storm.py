@@ -58,14 +58,21 @@ class Storm:
             self._plan(fault, when, when + SEARCH * LEASE_S)
         self._wait(lambda: not self._agenda, "the faults of a burst are over")
         self.recover(" and ".join(fault.kind.value for fault in burst.faults))
-        for i in range(first, len(self.report.hits)):
-            hit = self.report.hits[i]
-            later = [at for n, at in self.job.stepped.items() if n > hit.round and at > hit.at]
-            self.report.hits[i] = hit._replace(next_s=min(later) - hit.at if later else None)
+        self._note(first)
         self._sample()
         calm = boottime() + burst.calm * LEASE_S
         self._wait(lambda: boottime() >= calm, "a calm")
         self._sample()
+
+    def _note(self, first: int) -> None:
+        """Write down what came of the faults of a burst, those from ``first`` on."""
+        hits = self.report.hits[first:]
+        for i, hit in enumerate(hits, first):
+            later = [at for n, at in self.job.stepped.items() if n > hit.round and at > hit.at]
+            next_s = min(later) - hit.at if later else None
+            self.report.hits[i] = hit._replace(alone=len(hits) == 1, next_s=next_s)
+            if len(hits) > 1 and i == first and later:
+                self.report.together.append(max(later) - hit.at)
 
     def recover(self, after: str) -> None:
         """Wait for a published step that is newer than all there are now."""

@@ -91,7 +91,7 @@ def test_growth_is_seen_and_steps_are_not() -> None:
         found = trend(life(rss))
         assert found is not None
         assert grown(found) == []
-    for rss in ([40_000 + 60 * n + noise[n] for n in range(60)], [40_000 + 20_000 * (n > 30) for n in range(60)]):
+    for rss in ([40_000 + 120 * n + noise[n] for n in range(60)], [40_000 + 20_000 * (n > 30) for n in range(60)]):
         found = trend(life(rss))
         assert found is not None
         assert len(grown(found)) == 1
@@ -105,9 +105,14 @@ def test_the_summary_of_a_soak_that_failed_says_so() -> None:
     report = Report("cafe", 60.0, "a date", ("2 cores",), ("two nodes",))
     report.verdict = "FAILED: two rounds were alive at once."
     run = RunReport(members=1, witness=2, rounds=3)
-    run.hits = [Hit(Kind.RANK, 1.0, 1, 0.0, 4.0), Hit(Kind.RANK, 9.0, 2, 0.0, 8.0), Hit(Kind.NODE, 20.0, 2, 3.0)]
+    run.hits = [
+        Hit(Kind.RANK, 1.0, 1, 0.0, next_s=4.0),
+        Hit(Kind.RANK, 9.0, 2, 0.0, next_s=8.0),
+        Hit(Kind.RANK, 9.0, 2, 0.0, alone=False, next_s=80.0),
+        Hit(Kind.NODE, 20.0, 2, 3.0),
+    ]
     report.runs.append(run)
     text = report.render()
-    assert "**FAILED: two rounds were alive at once.** 3 faults, 1 runs, 3 rounds." in text
-    assert "| a rank killed | 2 | 2 |  | 6.0 | 8.0 |" in text
-    assert "| a whole node killed, started again later | 1 | 0 | 3.0 |  |  |" in text
+    assert "**FAILED: two rounds were alive at once.** 4 faults, 1 runs, 3 rounds." in text
+    assert "| a rank killed | 3 | 2 | 2 |  | 6.0 | 8.0 |" in text
+    assert "| a whole node killed, started again later | 1 | 1 | 0 | 3.0 |  |  |" in text
