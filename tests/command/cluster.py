@@ -31,6 +31,7 @@ HERE = Path(__file__).parent
 STEADY = HERE / "steady.py"
 COMMAND = Path(sys.executable).with_name("remuster")
 LEFT_S = 2.0  # until what a killed keeper left behind is gone: its agent and guardian see it and sweep
+OUTER = dict(os.environ)  # pytest changes its own while the rows of tests/bad_input are played in threads
 FOREIGN = ("PET_", "REMUSTER_", "TORCHELASTIC_", "SLURM_", "OMP_", "MASTER_", "LOGLEVEL", "PYTHON_EXEC")
 
 
@@ -172,7 +173,7 @@ class Place:
         self.nodes: list[Node] = []
         for path in (self.tmp, self.desk, folder / "run"):
             path.mkdir(parents=True, mode=0o700)
-        self.env = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+        self.env = {name: value for name, value in OUTER.items() if not name.startswith(FOREIGN)}
         self.env |= {"TMPDIR": str(self.tmp), "XDG_RUNTIME_DIR": str(folder / "run"), "HOME": str(folder)}
 
     def command(
