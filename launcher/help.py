@@ -14,7 +14,7 @@ Examples:
   remuster --nnodes 2 --nproc-per-node gpu --rdzv-backend c10d --rdzv-endpoint $HEAD train.py
   remuster --nnodes 2:4 --nproc-per-node gpu --rdzv-backend etcd \\
       --rdzv-endpoint etcd1,etcd2,etcd3 --rdzv-id big-run \\
-      --checkpoint-dir /data/big-run --retry-budget hardware=8,node=4 train.py
+      --checkpoint-dir /data/big-run --max-restarts 20 --retry-budget hardware=8,node=4 train.py
 
 Every flag has its default in PET_<NAME>, as with torchrun: PET_NNODES=2, PET_STANDALONE=1. Dashes and underscores mean
 the same, and a flag may be shortened as far as it stays unique. From the script on, everything is the script's.

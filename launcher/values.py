@@ -35,6 +35,12 @@ _CONF_NAMES: dict[str, str] = {
 _NEVER_HERE = {"password": "password_file", "token": "token_file"}  # and not even in the sentence that refuses them
 
 
+_TORCHRUN = frozenset({
+    "timeout", "read_timeout", "close_timeout", "heartbeat_timeout", "keep_alive_interval", "keep_alive_max_attempt",
+    "rank", "world_size",
+})  # fmt: skip
+
+
 class Conf(NamedTuple):
     """What --rdzv-conf says: our keys under their one name, and the keys that are not ours."""
 
@@ -151,10 +157,22 @@ def conf(name: str, text: str) -> Conf:
             )
         known = _CONF_NAMES.get(key.strip())
         if known is None:
+            _check_typo(name, key.strip())
             ignored.append(key.strip())
         else:
             values[known] = _bare(value)
     return Conf(values, tuple(dict.fromkeys(ignored)))
+
+
+def _check_typo(name: str, key: str) -> None:
+    """Refuse a key that is nearly one of ours: passed over, a misspelt token_file would open the door."""
+    if key in _TORCHRUN:
+        return
+    import difflib
+
+    near = difflib.get_close_matches(key, _CONF_NAMES, n=1, cutoff=0.8)
+    if near:
+        raise UsageError(f"{name} has {key!r}; did you mean {near[0]}? Correct it, or leave it out")
 
 
 def _bare(text: str) -> str:
