@@ -203,9 +203,9 @@ def test_bad_nproc(text: str, visible: str | None, says: str) -> None:
 @pytest.mark.parametrize("key", ["tokenfile", "lease_tll", "cacrt", "is_hosts", "lastcall_timeout"])
 def test_a_key_that_is_nearly_one_of_ours_is_refused(key: str) -> None:
     with pytest.raises(UsageError, match=f"'{key}'; did you mean"):
-        conf("--rdzv-conf", f"{key}=1")
+        values.conf("--rdzv-conf", f"{key}=1")
 
 
 @pytest.mark.parametrize("key", ["timeout", "read_timeout", "heartbeat_timeout", "keep_alive_interval", "bogus"])
 def test_a_key_of_torchruns_or_of_nobodys_is_passed_over(key: str) -> None:
-    assert conf("--rdzv-conf", f"{key}=1").ignored == (key,)
+    assert values.conf("--rdzv-conf", f"{key}=1").ignored == (key,)
