@@ -40,7 +40,7 @@ _WORDS: dict[str, tuple[str, str]] = {
     "node_lost": ("the node was lost", "Check that the node is up and reaches the store."),
     "node_mount_missing": ("a path that the other nodes have is missing on the node", "Mount it, or take the node out."),
     "peer_lost": ("the connection to a peer broke, and no peer said why", "Look for a lost node or a network fault."),
-    "port_in_use": ("a port was taken", "Nothing to do: the next round takes another one."),
+    "port_in_use": ("a port was taken", "The next round takes another one, unless the script names it: let it use MASTER_PORT."),
     "preempted": ("the scheduler wants the nodes back", "Nothing to do: requeue."),
     "rank_hang": ("a rank stopped taking part", "Look at what that rank was doing: its last lines, a stack (py-spy dump) next time."),
     "rdzv_closed": ("an older rendezvous of the same id was closed", "Use a new run id, or start without the inner launcher."),

@@ -94,7 +94,7 @@ def _full_name(typed: str) -> str:
 def _nearest(name: str) -> str:
     import difflib
 
-    close = difflib.get_close_matches(name, [*BY_NAME, *LATER], n=2)
+    close = difflib.get_close_matches(name, list(BY_NAME), n=2)
     return f"did you mean {' or '.join(f'--{n}' for n in close)}?" if close else "see remuster --help."
 
 
