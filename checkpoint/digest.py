@@ -7,6 +7,7 @@ FIFO or device can block the open, whatever a manifest names.
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
 import stat
 from collections.abc import Callable, Generator
@@ -63,11 +64,13 @@ def opened_file(root: int, path: str) -> Generator[tuple[int, int], None, None]:
 def sha256_of(fd: int, give_up: Callable[[], bool] = never) -> tuple[int, str]:
     """Read ``fd`` to its end; return how many bytes there were and their sha256. ``give_up`` is asked every block."""
     hasher = hashlib.sha256()
-    block = memoryview(bytearray(BLOCK_BYTES))
     total = 0
-    while count := os.readv(fd, [block]):
-        if give_up():
-            raise GaveUp(OVERDUE)
-        hasher.update(block[:count])
-        total += count
+    # Not from malloc: it would keep such a block for each of the many threads that an agent has had.
+    with mmap.mmap(-1, BLOCK_BYTES) as block, memoryview(block) as view:
+        while count := os.readv(fd, [view]):
+            if give_up():
+                raise GaveUp(OVERDUE)
+            with view[:count] as read:
+                hasher.update(read)
+            total += count
     return total, hasher.hexdigest()

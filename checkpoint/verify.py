@@ -155,7 +155,7 @@ def _read(root: int, name: str, limit: int) -> bytes:
         if size > limit:
             raise BadManifest(f"{name} has {size} bytes, more than the {limit} allowed")
         data = bytearray()
-        while len(data) <= limit and (block := os.read(fd, min(1 << 20, limit + 1 - len(data)))):
+        while len(data) <= limit and (block := os.read(fd, min(1 << 20, size + 1, limit + 1 - len(data)))):
             data += block
     return bytes(data)
 
