@@ -17,7 +17,7 @@ LEAST_ROUNDS = 8  # after that, or there is nothing to be said
 END = 4  # looks that are taken together, by their median: one may fall into the midst of something
 MORE_FDS, MORE_THREADS = 6, 4  # between what an agent has as member, spare and leader
 MORE_KIB = 8 * 1024  # in steps: when it leads, judges, or loses its store for the first time
-KIB_PER_ROUND = 64  # steadily: what is remembered of a round takes 3, and the allocator is not exact over 30 rounds
+KIB_PER_ROUND = 32  # steadily: what is remembered of a round takes 3; malloc is not exact over 30 rounds
 
 
 class Sample(NamedTuple):
