@@ -4,14 +4,11 @@ Times are seconds on the node's own CLOCK_BOOTTIME since its ranks of the round 
 node and never those of two. Across nodes the order is the store's revision at which a node's evidence arrived.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
+# Annotations are evaluated here: a named tuple is made sooner from types than from their names.
 from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorFile:
+class ErrorFile(NamedTuple):
     """What torchelastic's ``@record`` left: the exception's text and its traceback, bounded when read."""
 
     message: str
@@ -20,8 +17,7 @@ class ErrorFile:
     path: str = ""  # where it lies on its node: shown
 
 
-@dataclass(frozen=True, slots=True)
-class RankExit:
+class RankExit(NamedTuple):
     """One rank ended. ``status`` as subprocess gives it: 0.., or -N for signal N."""
 
     rank: int
@@ -56,6 +52,12 @@ class GuardianDied(NamedTuple):
     at_s: float
 
 
+class AgentDied(NamedTuple):
+    """The agent ended without having given up its lease: its keeper's word. ``status`` as of a rank's end."""
+
+    status: int
+
+
 class Left(NamedTuple):
     """The node was asked to leave by ``signal`` (a number; 0 = by command)."""
 
@@ -75,11 +77,10 @@ class Fault(NamedTuple):
     cls: str = ""
 
 
-Fact = RankExit | StartError | Fenced | GuardianDied | Left | Told | Fault
+Fact = RankExit | StartError | Fenced | GuardianDied | AgentDied | Left | Told | Fault
 
 
-@dataclass(frozen=True, slots=True)
-class NodeEvidence:
+class NodeEvidence(NamedTuple):
     """All facts of one node about one round; ``order`` is the store's revision at which its first word arrived."""
 
     node: str
@@ -95,3 +96,4 @@ class RoundEvidence(NamedTuple):
     members: tuple[tuple[str, int], ...]  # (node, slots) in rank order
     lost: tuple[str, ...] = ()  # members whose lease is gone, without a word of their own
     all_started: bool = True  # every member had reported its ranks started
+    admitted: str = ""  # the node for which the leader ended it, so that it could join

@@ -11,10 +11,10 @@ counted, so that nodes that come and go cannot restart a job without end.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .classes import find
-from .verdict import LEAVE, Verdict
+from .verdict import ADMIT, LEAVE, Verdict
 
 FREE_ROUNDS = 5  # in a row; a planned change of several nodes fits, a flapping one does not
 OWN_FAMILIES = frozenset({"user", "config", "gpu-app", "oom", "numerical", "checkpoint", "unknown"})
@@ -28,16 +28,17 @@ REQUEUE, RENDEZVOUS = 75, 69
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What is remembered of earlier rounds: the last charged failure, the newest verified step then, free rounds."""
+    """What is remembered of earlier rounds."""
 
-    fingerprint: str = ""
-    step: int = -1
-    free: int = 0
+    fingerprint: str = ""  # of the last charged failure
+    step: int = -1  # newest published step ever seen at a charge: a directory that could not be read is no way back
+    free: int = 0  # free rounds in a row
+    row: int = 0  # charged failures in a row without progress
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Where the job stands as the round ends; ``step`` is the newest verified checkpoint's, -1 without any."""
+    """Where the job stands as the round ends; ``step`` is the newest published checkpoint's, -1 without any."""
 
     step: int = -1
     charged: int = 0  # restarts charged in this launch
@@ -68,6 +69,8 @@ def respond(verdict: Verdict, memory: Memory, limits: Limits, facts: Facts) -> R
     cls = find(verdict.cls)
     if verdict.cls == "success":
         return _stop("all ranks are done", code, memory)
+    if verdict.cls == ADMIT:  # the leader limits how often, and one must not pay for what failed before
+        return Response(True, "", "a planned change of nodes: not charged", code, memory)
     refusal = _never(verdict) or _again(verdict, memory, facts)
     if refusal:
         return _stop(refusal, code, memory)
@@ -83,7 +86,8 @@ def respond(verdict: Verdict, memory: Memory, limits: Limits, facts: Facts) -> R
         return _stop(used, code, memory)
     why = f"{free}, but {FREE_ROUNDS} free rounds in a row are enough" if free else f"{verdict.cls}: worth another try"
     mark = memory.fingerprint if free else verdict.fingerprint
-    return Response(True, family, f"{why}, charged to {family}", code, Memory(mark, facts.step, 0))
+    kept = Memory(mark, max(memory.step, facts.step), 0, _row(verdict, memory, facts))
+    return Response(True, family, f"{why}, charged to {family}", code, kept)
 
 
 def exit_code(verdict: Verdict) -> int:
@@ -108,7 +112,8 @@ def _never(verdict: Verdict) -> str:
         return ""
     if verdict.cls in NEVER and not verdict.node_fault:
         return f"{verdict.cls}: a restart gives the same"
-    if cls.retryable != "yes" and not verdict.exception and not verdict.node_fault:
+    raised = verdict.exception and cls.family != "storage"  # a full disk is as full for the next attempt
+    if cls.retryable != "yes" and not raised and not verdict.node_fault:
         return f"{verdict.cls}: a restart gives the same"
     return ""
 
@@ -121,6 +126,12 @@ def _again(verdict: Verdict, memory: Memory, facts: Facts) -> str:
     return "the same failure again, and no newer verified checkpoint since the last"
 
 
+def _row(verdict: Verdict, memory: Memory, facts: Facts) -> int:
+    """Count charged failures in a row without progress; what outside forces do is no crash loop."""
+    before = 0 if facts.step > memory.step else memory.row
+    return before + (verdict.cls != "killed_unknown" and verdict.family != "node")
+
+
 def _why_free(verdict: Verdict, facts: Facts) -> str:
     if verdict.cls == LEAVE:
         return "a planned change of nodes"
@@ -131,7 +142,7 @@ def _why_free(verdict: Verdict, facts: Facts) -> str:
 
 
 def _count(memory: Memory) -> Memory:
-    return Memory(memory.fingerprint, memory.step, memory.free + 1)
+    return replace(memory, free=memory.free + 1)
 
 
 def _used_up(allowed: int) -> str:

@@ -3,7 +3,7 @@
 A signature is data: a pattern over one line, the class it speaks for, the role of that line, where upstream the text
 is written, an example, and a near miss that it must not match. The tables are ``signs_*.py``; other sources of text
 (kernel log, scheduler) come as further tables. Patterns name identifiers, never line numbers or whole sentences, and
-are linear: no nested or adjacent unbounded repeats. They are compiled when the first failure is judged.
+are linear: no nested or adjacent unbounded repeats. Each is compiled when a line first holds a word of it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from .needles import needles
 from .tail import clean
@@ -83,6 +83,12 @@ def match(lines: Sequence[str]) -> tuple[Hit, ...]:
     return tuple(hit for hit in hits if not _beside()[hit.sign] or _beside()[hit.sign] in seen)
 
 
+def prepare() -> None:
+    """Read the tables now, so that the first failure is judged nearly as soon as later ones."""
+    _words()
+    _beside()
+
+
 @lru_cache(maxsize=1)
 def table() -> tuple[Signature, ...]:
     """Return every signature, noise first."""
@@ -97,9 +103,9 @@ def _beside() -> dict[str, str]:
     return {UNNAMED: "", **{signature.name: signature.beside for signature in table()}}
 
 
-@lru_cache(maxsize=1)
-def _patterns() -> tuple[re.Pattern[str], ...]:
-    return tuple(re.compile(signature.pattern) for signature in table())
+@cache
+def _pattern(place: int) -> re.Pattern[str]:
+    return re.compile(table()[place].pattern)
 
 
 @lru_cache(maxsize=1)
@@ -129,7 +135,7 @@ def _candidates(line: str, raised: Raised | None) -> list[int]:
 def _match_line(index: int, line: str, raised: Raised | None) -> list[Hit]:
     hits: list[Hit] = []
     for place in _candidates(line, raised):
-        signature, pattern = table()[place], _patterns()[place]
+        signature, pattern = table()[place], _pattern(place)
         found = pattern.match(raised.text) if raised and signature.raised else pattern.search(line)
         if found is None or (signature.check and not signature.check(found)):
             continue

@@ -6,8 +6,9 @@ exit status 0 never is. Facts of one node are ordered by its own clock, nodes by
 
 Classes for what is not a rank's end: a member without a lease is ``node_lost``. So is one fenced by its guardian: to
 the job it was gone; when every member was fenced it was the store that was gone, ``rdzv_lost``. A guardian that died
-was killed by somebody, and nothing says by whom: ``killed_unknown``. A node that was asked to go is no failure and has
-no class in the list: ``leave``, family none.
+was killed by somebody, and nothing says by whom: ``killed_unknown``. So was an agent that a signal from outside ended;
+one that ended in another way has failed, and took its node with it. A node that was asked to go is no failure and has
+no class in the list: ``leave``, family none. Nor is a round that was ended so that a node can join: ``admit``.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from dataclasses import dataclass, replace
 
 from . import exits, words
 from .classes import find
-from .evidence import Fault, Fenced, GuardianDied, Left, NodeEvidence, RankExit, RoundEvidence, StartError
+from .evidence import AgentDied, Fault, Fenced, GuardianDied, Left, NodeEvidence, RankExit, RoundEvidence, StartError
 from .fingerprint import fingerprint
 from .reading import Reading, Standing, read
 from .signatures import TYPED, match
 from .waiting import laggard
 
-LEAVE = "leave"
+LEAVE, ADMIT = "leave", "admit"
+PLANNED = frozenset({LEAVE, ADMIT})
 KEEPER_KILLED = 9  # of Left: nobody can ask a node to leave by SIGKILL, so it stands for the keeper's end
 READ_RANKS = 256  # ends whose text is read, by order of arrival: bounds the time of one judgement
 NOTES = 8
@@ -77,6 +79,8 @@ def judge(evidence: RoundEvidence) -> Verdict:
     readings = _readings(nodes)
     causes = [_from_reading(node_order(nodes, r.node), r) for r in readings if r.standing < Standing.INNOCENT]
     causes += _without_words(evidence, nodes)
+    if evidence.admitted:  # whatever happened then, it was that which ended the round
+        return _complete(_admitted(evidence.admitted), readings, nodes)
     left = _left(nodes)
     root = min(causes, key=lambda cause: cause.key, default=None)
     if left is not None and not _beats_leave(root, left):
@@ -101,7 +105,7 @@ def _readings(nodes: list[NodeEvidence]) -> list[Reading]:
 
 def _unread(node: str, end: RankExit) -> Reading:
     """One end too many: it came after hundreds of others and cannot be the first cause."""
-    reading = read(node, replace(end, tail=(), error=None))
+    reading = read(node, end._replace(tail=(), error=None))
     return replace(reading, standing=max(reading.standing, Standing.CRIED))
 
 
@@ -145,6 +149,8 @@ def _without_words(evidence: RoundEvidence, nodes: list[NodeEvidence]) -> list[_
                 case GuardianDied(at_s):
                     why = f"the guardian on {node.node} was killed, and its ranks with it; nothing says by whom"
                     causes.append(_plain((node.order, at_s, 0), "killed_unknown", node.node, why, "guardian died", -9))
+                case AgentDied(status):
+                    causes.append(_agent(node, status))
                 case StartError():
                     causes.append(_start(evidence, nodes, node, fact))
                 case Fault():
@@ -171,6 +177,14 @@ def _fenced(node: NodeEvidence, at_s: float, every: bool) -> _Cause:
     why = "its lease might have been gone: the store was out of its reach, or the machine was suspended"
     cls = "rdzv_lost" if every else "node_lost"
     return _plain((node.order, at_s, 0), cls, node.node, f"{who}, because {why}", "fenced")
+
+
+def _agent(node: NodeEvidence, status: int) -> _Cause:
+    killed = status < 0 and exits.signal_of(status) in exits.FROM_OUTSIDE
+    how = f"was killed by {exits.signal_name(status)}" if killed else f"ended with {exits.words(status)}"
+    why = f"the agent on {node.node} {how}, and its ranks were stopped"
+    cls = "killed_unknown" if killed else "node_lost"
+    return _plain((node.order, 0.0, 0), cls, node.node, why, "agent died", status)
 
 
 def _plain(order: tuple[int, float, int], name: str, node: str, sentence: str, used: str, status: int = 0) -> _Cause:
@@ -215,6 +229,11 @@ def _left(nodes: list[NodeEvidence]) -> _Cause | None:
                                   fingerprint=fingerprint(LEAVE, "", "", ""), used=(f"{node.node}: left",))  # fmt: skip
                 return _Cause(Standing.NODE, (node.order, 0.0, 0), verdict)
     return None
+
+
+def _admitted(node: str) -> Verdict:
+    why = f"the round was ended so that {node} can join"
+    return Verdict(ADMIT, "none", node, sentence=why, used=(f"{node}: ready",))
 
 
 def _beats_leave(root: _Cause | None, left: _Cause) -> bool:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import cast
 
 from .errors import BadEvidence
-from .evidence import ErrorFile, Fact, Fault, Fenced, GuardianDied, Left, RankExit, StartError, Told
+from .evidence import AgentDied, ErrorFile, Fact, Fault, Fenced, GuardianDied, Left, RankExit, StartError, Told
 
 SCHEMA = 1
 MAX_BYTES = 64 << 10
@@ -25,6 +24,7 @@ _KINDS: dict[str, type[Fact]] = {
     "start": StartError,
     "fenced": Fenced,
     "guardian": GuardianDied,
+    "agent": AgentDied,
     "left": Left,
     "told": Told,
     "fault": Fault,
@@ -105,7 +105,7 @@ def _size(lines: tuple[str, ...]) -> int:
 
 def _halve_tail(fact: RankExit) -> tuple[int, RankExit]:
     keep = fact.tail[len(fact.tail) - len(fact.tail) // 2 :]
-    return _size(fact.tail) - _size(keep), replace(fact, tail=keep)
+    return _size(fact.tail) - _size(keep), fact._replace(tail=keep)
 
 
 def _halve_trace(fact: RankExit) -> tuple[int, RankExit]:
@@ -113,15 +113,15 @@ def _halve_trace(fact: RankExit) -> tuple[int, RankExit]:
         return 0, fact
     trace = fact.error.traceback
     keep = trace[len(trace) - len(trace) // 2 :]
-    return len(trace) - len(keep), replace(fact, error=replace(fact.error, traceback=keep))
+    return len(trace) - len(keep), fact._replace(error=fact.error._replace(traceback=keep))
 
 
 def _shorten(fact: RankExit) -> tuple[int, RankExit]:
     if fact.error is None:
         return 0, fact
-    short = replace(fact.error, message=fact.error.message[-SHORT:], path=fact.error.path[-SHORT:])
+    short = fact.error._replace(message=fact.error.message[-SHORT:], path=fact.error.path[-SHORT:])
     gain = len(fact.error.message) + len(fact.error.path) - len(short.message) - len(short.path)
-    return gain, replace(fact, error=short)
+    return gain, fact._replace(error=short)
 
 
 def _fact(item: Mapping[str, object]) -> Fact:
@@ -145,6 +145,8 @@ def _fact(item: Mapping[str, object]) -> Fact:
             return Fenced(_float(item, "at_s"))
         case "guardian":
             return GuardianDied(_float(item, "at_s"))
+        case "agent":
+            return AgentDied(_int(item, "status"))
         case "left":
             return Left(_int(item, "signal"))
         case "told":

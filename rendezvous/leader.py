@@ -9,164 +9,42 @@ its own lease, its token and the revision of ``job`` that it acted on; while one
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from . import writes
+from .admission import after, muster, pardon_s
+from .closed_roster import awaited, reunite, way_out
 from .errors import BadRecord
-from .membership import choose, lack, vacant
-from .records import Cause, Job, NodeId, Outcome, Phase, ResumePoint, Roster, Round, unusable
-from .snapshot import Report, Snapshot, Who, candidates
-from .store import Range, TxnResult, WatchBatch
-from .writes import Charge, Kind, Own, Seen, Write
+from .leader_admit import COMES_AND_GOES, admissible, admit, seen_in
+from .leader_state import Decision, Leader, submit
+from .leader_words import (
+    Abandon,
+    Barred,
+    Changed,
+    CheckpointSeen,
+    Conclude,
+    Concluded,
+    Depose,
+    Elected,
+    Event,
+    Resumed,
+    SelectResume,
+    Stamps,
+    Tick,
+    Wake,
+    Wrote,
+)
+from .membership import NAMED, lack, listed, vacant
+from .records import Cause, Member, NodeId, Outcome, Phase, Roster, Round, StoreLoss, unusable
+from .replacing import replace
+from .snapshot import Snapshot, Who, candidates
+from .writes import Seen
 
 TOO_FEW = 75  # DESIGN §9: too few nodes, worth a requeue
 NEVER_FORMED = 69  # the group could not be formed
 STOP_S = 600.0  # for a member whose lease lives to prove its ranks dead: longer than any grace
+AT_ONCE = 2  # restarts in a row that follow at once, progress or not
+LONGEST_PAUSE_S = 60.0
 AGAIN_S = 0.2  # pause before a write of unknown outcome is tried again
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How long the leader waits, in seconds on its own clock."""
-
-    last_call_s: float  # after min nodes are ready, for more to come (torchrun: 30)
-    join_timeout_s: float  # for min nodes to be ready at all (torchrun: 600)
-    gather_s: float  # after a failure, for every living member's evidence: a dead one's lease is gone by then
-
-
-# --- events ---------------------------------------------------------------------------------------------------------
-class Elected(NamedTuple):
-    """The leader key is ours; ``found`` is a linearizable range of the run's prefix, read after that."""
-
-    at: float
-    token: int
-    found: Range
-
-
-class Changed(NamedTuple):
-    at: float
-    batch: WatchBatch
-
-
-class Concluded(NamedTuple):
-    """The judgement on a round that was asked for by ``Conclude``."""
-
-    at: float
-    round: Round
-    retry: bool
-    charge: Charge
-    outcome: Outcome  # of the launch, if it is not retried (or is done)
-    record: bytes  # the attempt record
-    done: bool = False  # it was asked because every rank had exited 0
-
-
-class Resumed(NamedTuple):
-    """The resume point of a round; ``outcome`` instead when the hook failed and the job must not go on."""
-
-    at: float
-    round: Round
-    point: ResumePoint
-    refused: tuple[tuple[str, str], ...] = ()
-    outcome: Outcome | None = None
-    wall: float = 0.0  # wall clock at the choice, for people
-
-
-class Wrote(NamedTuple):
-    """The answer to a ``Submit``; None = unknown: it may have been applied, or still be."""
-
-    at: float
-    kind: Kind
-    result: TxnResult | None
-
-
-class Tick(NamedTuple):
-    at: float
-
-
-Event = Elected | Changed | Concluded | Resumed | Wrote | Tick
-
-
-# --- actions --------------------------------------------------------------------------------------------------------
-class Submit(NamedTuple):
-    write: Write
-
-
-@dataclass(frozen=True, slots=True)
-class Stamps:
-    """When this leader saw what, in seconds of its own clock; None when it was not leading then."""
-
-    forming: float | None = None
-    formed: float | None = None
-    started: float | None = None
-    stopping: float | None = None
-    gathered: float | None = None
-
-
-class Conclude(NamedTuple):
-    """Judge how round ``round`` ended, and what it costs."""
-
-    round: Round
-    job: Job
-    roster: Roster
-    evidence: tuple[tuple[NodeId, Report], ...]
-    lost: tuple[NodeId, ...]
-    all_started: bool
-    done: bool
-    history: tuple[tuple[Round, bytes], ...]
-    stamps: Stamps
-    reason: str
-
-
-class SelectResume(NamedTuple):
-    """Choose where round ``round`` re-enters: all ranks of earlier rounds are dead."""
-
-    round: Round
-    attempt: int
-    roster: Roster
-    history: tuple[tuple[Round, bytes], ...]
-    reason: str
-
-
-class Wake(NamedTuple):
-    """Send a Tick at ``at``, with the reason of the wait; the shell shows it when it changes."""
-
-    at: float
-    reason: str
-
-
-class Depose(NamedTuple):
-    """The leader key is somebody else's or gone: stop leading."""
-
-    reason: str
-
-
-class Abandon(NamedTuple):
-    """Nobody can lead this run any further: this agent must end, for the reason given."""
-
-    reason: str
-
-
-Action = Submit | Conclude | SelectResume | Wake | Depose | Abandon
-
-
-@dataclass(frozen=True, slots=True)
-class Leader:
-    """What the leader holds: its picture, and since when it has waited."""
-
-    own: Own
-    limits: Limits
-    view: Snapshot
-    token: int = 0
-    busy: int = -1  # the job revision that a write under way acted on; -1 = none
-    writing: Kind | None = None  # the row of that write
-    phase: tuple[Phase, Round] | None = None
-    since: float = 0.0  # when this phase was first seen
-    enough_since: float | None = None  # when min nodes were first ready
-    asked: tuple[str, Round] | None = None  # a judgement or resume point under way
-    concluded: Concluded | None = None
-    resumed: Resumed | None = None
-    stamps: Stamps = field(default_factory=Stamps)
 
 
 def resumed_bytes(resumed: Resumed) -> bytes:
@@ -177,7 +55,7 @@ def resumed_bytes(resumed: Resumed) -> bytes:
     return json.dumps({**entry, "refused": refused, "wall": resumed.wall}).encode()
 
 
-def step(s: Leader, event: Event) -> tuple[Leader, tuple[Action, ...]]:
+def step(s: Leader, event: Event) -> Decision:
     """Take one event; return the new state and what to do."""
     match event:
         case Elected(token=token, found=found):
@@ -186,6 +64,12 @@ def step(s: Leader, event: Event) -> tuple[Leader, tuple[Action, ...]]:
             s = replace(s, view=s.view.after(batch))
         case Concluded(round=n):
             s = replace(s, concluded=event, asked=None if s.asked == ("judge", n) else s.asked)
+            if event.barred:
+                s = replace(s, barred=s.barred | {event.barred})
+        case CheckpointSeen():
+            s = replace(s, look=seen_in(s.look, event))
+        case Barred(hosts=hosts):
+            s = replace(s, barred=hosts)
         case Resumed(round=n):
             s = replace(s, resumed=event, asked=None if s.asked == ("resume", n) else s.asked)
         case Wrote(kind=kind, result=result):
@@ -202,7 +86,7 @@ def step(s: Leader, event: Event) -> tuple[Leader, tuple[Action, ...]]:
         return replace(s, token=0), (Abandon(unusable(error)),)
 
 
-def _decide(s: Leader, at: float) -> tuple[Leader, tuple[Action, ...]]:
+def _decide(s: Leader, at: float) -> Decision:
     if not s.token:
         return s, ()
     if s.view.token() != s.token:
@@ -232,22 +116,16 @@ def _decide(s: Leader, at: float) -> tuple[Leader, tuple[Action, ...]]:
 def _stamp(stamps: Stamps, seen: Seen, at: float) -> Stamps:
     match seen.job.phase:
         case Phase.FORMING:
-            return Stamps(forming=at)
+            return Stamps(forming=at, failed=stamps.stopping)
         case Phase.RUNNING:
-            return Stamps(forming=stamps.forming, formed=at)
+            return stamps._replace(formed=at)
         case Phase.STOPPING:
-            return replace(stamps, stopping=at)
+            return stamps._replace(stopping=at)
         case _:
             return stamps
 
 
-def _submit(s: Leader, seen: Seen, write: Write) -> tuple[Leader, tuple[Action, ...]]:
-    return replace(s, busy=seen.mod, writing=write.kind), (Submit(write),)
-
-
-def _conclude(
-    s: Leader, seen: Seen, roster: Roster, lost: tuple[NodeId, ...], done: bool
-) -> tuple[Leader, tuple[Action, ...]]:
+def _conclude(s: Leader, seen: Seen, roster: Roster, lost: tuple[NodeId, ...], done: bool) -> Decision:
     n = seen.job.round
     if s.asked == ("judge", n):
         return s, ()
@@ -277,25 +155,26 @@ def _members(s: Leader, seen: Seen) -> Roster:
     return roster
 
 
-def _running(s: Leader, seen: Seen, at: float) -> tuple[Leader, tuple[Action, ...]]:
+def _running(s: Leader, seen: Seen, at: float) -> Decision:
     n, roster = seen.job.round, _members(s, seen)
     if s.stamps.started is None and set(s.view.reports("started", n)) >= {m.who for m in roster.members}:
-        s = replace(s, stamps=replace(s.stamps, started=at))
+        s = replace(s, stamps=s.stamps._replace(started=at))
     finished: set[Who] = set(s.view.reports("finished", n))
     gone = set(s.view.absent(roster))
     lost = [m for m in roster.members if m.node in gone and m.who not in finished]
     if lost:
         cause = Cause("lost", lost[0].node, lost[0].inc)
-        return _submit(s, seen, writes.lost(s.view.keys, s.own, s.token, seen, cause))
+        return submit(s, seen, writes.lost(s.view.keys, s.own, s.token, seen, cause))
     if any(m.who not in finished for m in roster.members):
-        return s, ()
+        return (s, ()) if finished else admit(s, seen, roster, at)
     if s.concluded is None or s.concluded.round != n or not s.concluded.done:
         return _conclude(s, seen, roster, (), done=True)
     c = s.concluded
-    return _submit(s, seen, writes.done(s.view.keys, s.own, s.token, seen, c.outcome, c.record))
+    over = roster._replace(store_loss=StoreLoss.FENCE)  # no rank of it can be held any more
+    return submit(s, seen, writes.done(s.view.keys, s.own, s.token, seen, c.outcome, c.record, over))
 
 
-def _stopping(s: Leader, seen: Seen, at: float) -> tuple[Leader, tuple[Action, ...]]:
+def _stopping(s: Leader, seen: Seen, at: float) -> Decision:
     n, roster = seen.job.round, _members(s, seen)
     nodes = s.view.nodes()
     gone = set(s.view.absent(roster))
@@ -304,7 +183,7 @@ def _stopping(s: Leader, seen: Seen, at: float) -> tuple[Leader, tuple[Action, .
     if slow and at < until:
         return s, (Wake(until, f"round {n} is being stopped; waiting for {', '.join(slow)}"),)
     if s.stamps.gathered is None or s.stamps.gathered < s.since:
-        s = replace(s, stamps=replace(s.stamps, gathered=at))
+        s = replace(s, stamps=s.stamps._replace(gathered=at))
     if s.concluded is None or s.concluded.round != n or s.concluded.done:
         words = s.view.reports("evidence", n)
         finished = s.view.reports("finished", n)
@@ -312,11 +191,13 @@ def _stopping(s: Leader, seen: Seen, at: float) -> tuple[Leader, tuple[Action, .
         return _conclude(s, seen, roster, lost, done=False)
     c, keys = s.concluded, s.view.keys
     if c.retry:
-        return _submit(s, seen, writes.advance(keys, s.own, s.token, seen, c.charge, c.record))
-    return _submit(s, seen, writes.fail(keys, s.own, s.token, seen, c.outcome, c.record))
+        lasted = s.since - s.stamps.formed if s.stamps.formed is not None else 0.0
+        flaps = after(seen.job.flaps, seen.job.cause, roster, lasted)
+        return submit(s, seen, writes.advance(keys, s.own, s.token, seen, c.charge, flaps, c.record))
+    return submit(s, seen, writes.fail(keys, s.own, s.token, seen, c.outcome, c.record))
 
 
-def _forming(s: Leader, seen: Seen, at: float) -> tuple[Leader, tuple[Action, ...]]:
+def _forming(s: Leader, seen: Seen, at: float) -> Decision:
     job = seen.job
     n = job.round
     nodes = s.view.nodes()
@@ -327,16 +208,21 @@ def _forming(s: Leader, seen: Seen, at: float) -> tuple[Leader, tuple[Action, ..
         if alive:  # their ranks of an earlier round may live: nobody replaces them before they answer or are gone
             return _wait_for(s, n, ", ".join(alive), at)
     again = job.round > job.first
-    ready = candidates(nodes, n)
-    roster = choose(last if again else None, ready, job.max_nodes)._replace(round=n)
+    out = nodes.keys() - admissible(s).keys()
+    nodes = admissible(s)
+    ready, missing = reunite(last, candidates(nodes, n), job)
+    size = (job.min_nodes, job.max_nodes)
+    roster = muster(last if again else None, ready, size, s.limits.order, job.flaps)._replace(round=n)
     count = len(roster.members)
     places = vacant(roster, job.min_nodes, job.max_nodes)
-    if count < job.min_nodes or places:
+    if count < job.min_nodes or places or missing:
         s = replace(s, enough_since=None)
         until = s.since + s.limits.join_timeout_s
         if at >= until:
-            return _too_few(s, seen, roster, places)
-        why = "; ".join(filter(None, (f"{count} of {job.min_nodes} nodes are ready", lack(roster, places))))
+            return _too_few(s, seen, roster, places, missing)
+        quarantined = f"in quarantine: {', '.join(sorted(out)[:NAMED])}" if out else ""
+        ready_now = f"{count} of {job.min_nodes} nodes are ready"
+        why = "; ".join(filter(None, (ready_now, awaited(missing), lack(roster, places), quarantined)))
         return s, (Wake(until, f"round {n}: {why}; waiting for more"),)
     since = at if s.enough_since is None else s.enough_since
     s = replace(s, enough_since=since)
@@ -345,10 +231,20 @@ def _forming(s: Leader, seen: Seen, at: float) -> tuple[Leader, tuple[Action, ..
     if count < job.max_nodes and not known and at < until:
         why = f"round {n}: {count} of {job.min_nodes}:{job.max_nodes} nodes are ready; last call"
         return s, (Wake(until, why),)
+    row = 0 if job.memory.free or not again else min(job.memory.row, job.charged)  # of this launch
+    until = s.since + pause_s(row)
+    if at < until:
+        why = f"round {n}: {row} failures in a row and no newer checkpoint; a pause of {pause_s(row):g} s"
+        return s, (Wake(until, why),)
     return _close(s, seen, roster)
 
 
-def _close(s: Leader, seen: Seen, roster: Roster) -> tuple[Leader, tuple[Action, ...]]:
+def pause_s(row: int) -> float:
+    """Return how long a round is held back after ``row`` charged failures in a row without progress."""
+    return 0.0 if row <= AT_ONCE else min(2.0 ** min(row - AT_ONCE - 1, 10), LONGEST_PAUSE_S)
+
+
+def _close(s: Leader, seen: Seen, roster: Roster) -> Decision:
     n, keys = seen.job.round, s.view.keys
     if s.resumed is None or s.resumed.round != n:
         if s.asked == ("resume", n):
@@ -356,20 +252,24 @@ def _close(s: Leader, seen: Seen, roster: Roster) -> tuple[Leader, tuple[Action,
         ask = SelectResume(n, seen.job.attempt, roster, s.view.history(), f"round {n} is about to close")
         return replace(s, asked=("resume", n)), (ask,)
     if s.resumed.outcome is not None:
-        return _submit(s, seen, writes.fail(keys, s.own, s.token, seen, s.resumed.outcome, None))
+        return submit(s, seen, writes.fail(keys, s.own, s.token, seen, s.resumed.outcome, None))
+    roster = roster._replace(store_loss=seen.job.store_loss)
     new = replace(seen.job, phase=Phase.RUNNING, formed=n, resume=s.resumed.point, master="", cause=None)
     write = writes.close(keys, s.own, s.token, seen, new, roster, resumed_bytes(s.resumed))
-    return _submit(s, seen, write)
+    held = [m.node[:64] for m in roster.spares if pardon_s(seen.job.flaps, m)]
+    if held:
+        write = write._replace(reason=f"{write.reason}; {listed(held)} stands by: {COMES_AND_GOES}")
+    return submit(s, seen, write)
 
 
-def _wait_for(s: Leader, n: Round, alive: str, at: float) -> tuple[Leader, tuple[Action, ...]]:
+def _wait_for(s: Leader, n: Round, alive: str, at: float) -> Decision:
     if at < s.since + STOP_S:
         return s, (Wake(s.since + STOP_S, f"round {n}: waiting for {alive} to stop"),)
     why = f"round {n}: {alive} kept the lease for {STOP_S:g} s and did not stop; see to it there, then start again"
     return replace(s, token=0), (Abandon(why),)
 
 
-def _too_few(s: Leader, seen: Seen, roster: Roster, places: tuple[int, ...]) -> tuple[Leader, tuple[Action, ...]]:
+def _too_few(s: Leader, seen: Seen, roster: Roster, places: tuple[int, ...], missing: tuple[Member, ...]) -> Decision:
     job, count, left = seen.job, len(roster.members), len(roster.spares)
     code = TOO_FEW if job.round > job.first else NEVER_FORMED
     few = (
@@ -379,8 +279,10 @@ def _too_few(s: Leader, seen: Seen, roster: Roster, places: tuple[int, ...]) -> 
     )
     wanted = lack(roster, places)
     sentence = f"{few} after {s.limits.join_timeout_s:g} s; {wanted or 'start more nodes'}"
-    if wanted:
+    if missing:
+        sentence = f"{awaited(missing)} and did not within {s.limits.join_timeout_s:g} s; {way_out(missing)}"
+    elif wanted:
         sentence = f"{sentence}; start each node with a --node-rank of its own"
     elif left:
         sentence = f"{sentence} ({left} more had other numbers of ranks than those they would have replaced)"
-    return _submit(s, seen, writes.fail(s.view.keys, s.own, s.token, seen, Outcome(code, sentence, "rdzv_lost"), None))
+    return submit(s, seen, writes.fail(s.view.keys, s.own, s.token, seen, Outcome(code, sentence, "rdzv_lost"), None))

@@ -2,12 +2,14 @@
 
 Ranks are sticky: survivors keep their place, holes are filled in join order. A node that takes a hole must have the
 slots of the one it replaces; growth beyond the last size takes anybody. Where nodes ask for their places (static), each
-has the one it asks for, or none.
+has the one it asks for, or none. By host name the same nodes are chosen, and stand in the order of their names.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from enum import Enum
 from itertools import islice
 from typing import NamedTuple
 
@@ -64,6 +66,13 @@ def standing(job: Job | None, fresh_job: Job, fresh: bool) -> Standing | Over:
     )
 
 
+class Order(Enum):
+    """In which order the nodes of a round stand: ``--rank-order``."""
+
+    STICKY = "sticky"
+    HOSTNAME = "hostname"
+
+
 class Candidate(NamedTuple):
     """A node that is ready for the round, with the revision at which it joined."""
 
@@ -71,7 +80,7 @@ class Candidate(NamedTuple):
     joined: int
 
 
-def choose(last: Roster | None, ready: tuple[Candidate, ...], most: int) -> Roster:
+def choose(last: Roster | None, ready: tuple[Candidate, ...], most: int, by: Order = Order.STICKY) -> Roster:
     """Return members in rank order and spares; the caller sets the round and checks the minimum and ``vacant``.
 
     ``last`` is the roster of the last formed round, or None when nobody's place is to be kept.
@@ -79,6 +88,8 @@ def choose(last: Roster | None, ready: tuple[Candidate, ...], most: int) -> Rost
     order = [c.member for c in sorted(ready, key=lambda c: (c.joined, c.member.node))]
     asked = any(m.place >= 0 for m in order)
     members = _by_place(last, order, most) if asked else _sticky(last, order, most)
+    if by is Order.HOSTNAME and not asked:
+        members.sort(key=lambda m: _natural(m.node))
     chosen = {m.who for m in members}
     return Roster(Round(0), tuple(members), tuple(m for m in order if m.who not in chosen))
 
@@ -98,6 +109,12 @@ def _sticky(last: Roster | None, order: list[Member], most: int) -> list[Member]
             waiting.remove(fit)
     growth = max(0, most - len(places))
     return [m for m in seats if m is not None][:most] + waiting[:growth]
+
+
+def _natural(name: str) -> tuple[list[str | int], str]:
+    """Return a key by which node2 comes before node10."""
+    parts = re.split("([0-9]+)", name[:256])  # text and digits in turn, so that like meets like
+    return [int(part) if i % 2 else part for i, part in enumerate(parts)], name
 
 
 def _by_place(last: Roster | None, order: list[Member], most: int) -> list[Member]:
@@ -141,19 +158,20 @@ def lack(chosen: Roster, places: tuple[int, ...]) -> str:
     said: list[str] = []
     unasked = [place for place in places if place not in asking]
     if unasked:
-        said.append(f"no node with --node-rank {_listed([str(place) for place in unasked])} yet")
+        said.append(f"no node with --node-rank {listed([str(place) for place in unasked])} yet")
     for place in [place for place in places if place in asking][:1]:
         who = asking[place][0]
         said.append(
             f"{who.node[:64]} with --node-rank {place} has another number of ranks than the node it would replace"
         )
     for place in [place for place, several in sorted(asking.items()) if len(several) > 1][:1]:
-        names = _listed([m.node[:64] for m in asking[place]])
+        names = listed([m.node[:64] for m in asking[place]])
         said.append(f"--node-rank {place} is given by {names}")
     return "; ".join(said)
 
 
-def _listed(names: list[str]) -> str:
+def listed(names: list[str]) -> str:
+    """Say a few names, and that there are more."""
     shown = names[:NAMED] + ["more"] * (len(names) > NAMED)
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 

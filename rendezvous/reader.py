@@ -57,6 +57,10 @@ class Reader:
     def texts(self, name: str, most: int) -> tuple[str, ...]:
         return tuple(self._text(item, f"an entry of {name!r}") for item in self._items(name, most))
 
+    def numbers(self, name: str, most: int, low: int, high: int) -> tuple[int, ...]:
+        """Return a list of numbers of [low, high]."""
+        return tuple(self._number(item, f"an entry of {name!r}", low, high) for item in self._items(name, most))
+
     def plain_of(self, name: str, most: int) -> tuple[tuple[str, str], ...]:
         """Return a list of pairs of texts, as ``plain``."""
         what = f"an entry of {name!r}"

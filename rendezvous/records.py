@@ -4,8 +4,7 @@ A record from another version, or one that does not parse or contradicts itself,
 it never guesses. Whoever can write to the store may have written it.
 """
 
-from __future__ import annotations
-
+# Annotations are evaluated here: a named tuple is made sooner from types than from their names.
 import json
 from dataclasses import dataclass, field
 from enum import Enum
@@ -22,6 +21,8 @@ MAX_ROUND = 10**9  # fits into the padded keys of ``keys.py``
 MAX_NODES = 10**6
 MAX_SLOTS = 1 << 16
 NO_PLACE = -1
+MAX_FLAPS = 8
+MAX_TIMES = 64
 
 NodeId = NewType("NodeId", str)
 Round = NewType("Round", int)
@@ -40,6 +41,13 @@ class Phase(str, Enum):
     @property
     def over(self) -> bool:
         return self in (Phase.DONE, Phase.FAILED)
+
+
+class StoreLoss(str, Enum):
+    """What becomes of ranks whose node cannot reach the store: ``--on-store-loss``."""
+
+    FENCE = "fence"  # they are killed before their lease can have expired
+    HOLD = "hold"  # they live on; a lost lease proves nothing, so no round forms without their node
 
 
 class Member(NamedTuple):
@@ -63,6 +71,7 @@ class Roster(NamedTuple):
     round: Round
     members: tuple[Member, ...]
     spares: tuple[Member, ...] = ()
+    store_loss: StoreLoss = StoreLoss.FENCE  # under which it formed: kept by later launches, whatever they say
 
     def place(self, node: NodeId, inc: Incarnation) -> int | None:
         """Return the group rank of this incarnation, or None when it is no member."""
@@ -93,7 +102,7 @@ class ResumePoint(NamedTuple):
 class Cause(NamedTuple):
     """Why a round is being stopped, as known at that moment; the verdict follows."""
 
-    kind: str  # failed | fenced | guardian | lost | leave
+    kind: str  # failed | fenced | guardian | lost | leave | admit (then the newcomer for which it ends)
     node: str
     inc: int = 0
 
@@ -108,12 +117,22 @@ class Outcome(NamedTuple):
     rank: int = -1
 
 
+class Paid(NamedTuple):
+    """When a family was charged, in unix seconds of the leaders' clocks; as far back as its window needs."""
+
+    family: str
+    at: tuple[int, ...]
+
+
 class Memory(NamedTuple):
     """What judging the next failure needs to remember of the last ones. Small: it travels in ``job``."""
 
     fingerprint: str = ""  # of the last charged failure
-    step: int = -1  # newest verified checkpoint step at that time
+    step: int = -1  # newest published checkpoint step ever seen at a charge
     free: int = 0  # rounds in a row that ended free of charge (rate limit)
+    family: str = ""  # charged last
+    row: int = 0  # charged failures in a row without progress, but for what came from outside
+    times: tuple[Paid, ...] = ()  # of families that are bounded within a window
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +154,8 @@ class Job:
     charged: int = 0  # charged restarts in this launch (bounded by --max-restarts)
     memory: Memory = field(default_factory=Memory)
     past: tuple[str, ...] = ()  # launches before this one, the last few: none of them may begin the run again
+    store_loss: StoreLoss = StoreLoss.FENCE  # of this launch; all its nodes are given the same
+    flaps: tuple[tuple[str, int], ...] = ()  # nodes that ended rounds in this launch: see ``admission.py``
 
     @property
     def attempt(self) -> int:
@@ -155,6 +176,7 @@ class Node:
     pid: int = 0  # the agent's, for the next start on the same machine
     start: str = ""  # its start time in ticks since boot: tells the pid from its successor
     place: int = NO_PLACE  # the group rank that it asks for (static)
+    host: str = ""  # the name under which ``quarantine.py`` knows the machine over reboots
 
 
 class Terms(NamedTuple):
@@ -207,6 +229,7 @@ def decode_job(raw: bytes) -> Job:
         max_nodes=r.number("max_nodes", least, MAX_NODES),
         launch=r.text("launch"),
         past=r.texts("past", 64),
+        store_loss=_store_loss(r),
         first=Round(r.number("first", 1, n)),
         formed=Round(_formed(r, phase, n)),
         master=_master(r),
@@ -215,9 +238,21 @@ def decode_job(raw: bytes) -> Job:
         outcome=_outcome(r.sub("outcome"), int(phase is Phase.FAILED)),
         spent=r.numbers_of("spent", 256, 0, LARGEST),
         charged=r.number("charged", 0, LARGEST),
-        memory=Memory()
-        if memory is None
-        else Memory(memory.text("fingerprint"), memory.number("step", -1, LARGEST), memory.number("free", 0, LARGEST)),
+        flaps=r.numbers_of("flaps", MAX_FLAPS, 1, MAX_ROUND) if r.has("flaps") else (),
+        memory=Memory() if memory is None else _memory(memory),
+    )
+
+
+def _memory(r: Reader) -> Memory:
+    return Memory(
+        r.text("fingerprint"),
+        r.number("step", -1, LARGEST),
+        r.number("free", 0, LARGEST),
+        r.text("family") if r.has("family") else "",
+        r.number("row", 0, LARGEST, absent=0),
+        tuple(Paid(p.text("family"), p.numbers("at", MAX_TIMES, 0, LARGEST)) for p in r.subs("times", MAX_TIMES))
+        if r.has("times")
+        else (),
     )
 
 
@@ -230,6 +265,16 @@ def _formed(r: Reader, phase: Phase, n: int) -> int:
             return r.number("formed", 0, n)
         case _:
             return r.number("formed", n, n)
+
+
+def _store_loss(r: Reader) -> StoreLoss:
+    """Read what a store's loss does to ranks; a run that was begun before there was a choice fences them."""
+    if not r.has("store_loss"):
+        return StoreLoss.FENCE
+    try:
+        return StoreLoss(r.text("store_loss"))
+    except ValueError as error:
+        raise BadRecord(f"{r.what}: unknown store_loss {r.text('store_loss')[:20]!r}") from error
 
 
 def _master(r: Reader) -> str:
@@ -264,7 +309,7 @@ def decode_roster(raw: bytes) -> Roster:
         raise BadRecord("roster: no members")
     if len({m.node for m in members + spares}) < len(members + spares):
         raise BadRecord("roster: it names a node twice")
-    return Roster(n, members, spares)
+    return Roster(n, members, spares, _store_loss(r))
 
 
 def _member(r: Reader) -> Member:
@@ -292,6 +337,7 @@ def decode_node(raw: bytes) -> Node:
         r.number("pid", 0, 1 << 31),
         r.text("start"),
         r.number("place", NO_PLACE, MAX_NODES, absent=NO_PLACE),
+        r.text("host") if r.has("host") else "",
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar, cast
 
@@ -160,6 +161,7 @@ def _is_round(name: str) -> bool:
     return len(name) == 10 and name.isascii() and name.isdigit()
 
 
+@lru_cache(maxsize=4096)
 def _is_history(value: bytes) -> bool:
     try:
         entry: object = json.loads(value)

@@ -4,8 +4,7 @@ Values only, and one protocol with two adapters: ``memory.MemoryStore`` (``--sta
 Both pass the same contract suite. The shell of the agent calls it; the machines only build the values.
 """
 
-from __future__ import annotations
-
+# Annotations are evaluated here: a named tuple is made sooner from types than from their names.
 from collections.abc import AsyncGenerator
 from enum import Enum
 from typing import NamedTuple, Protocol

@@ -73,6 +73,8 @@ class Begin(NamedTuple):
 
     job: Job
     terms: Terms
+    history: tuple[tuple[Round, bytes], ...] = ()  # of the rounds before, which this store does not know
+    roster: Roster | None = None  # of the last of them, if the next must wait for its nodes
 
 
 def join(keys: Keys, own: Own, record: Node, mod: int, begin: Begin | None) -> Write:
@@ -83,6 +85,8 @@ def join(keys: Keys, own: Own, record: Node, mod: int, begin: Begin | None) -> W
     then: tuple[Op, ...] = (Put(keys.node(own.node), encode(record), own.inc),)
     if begin is not None:
         then += (Put(keys.job, encode(begin.job)), Put(keys.terms, encode(begin.terms)))
+        then += tuple(Put(keys.history(n), entry) for n, entry in begin.history)
+        then += () if begin.roster is None else (Put(keys.roster(begin.roster.round), encode(begin.roster)),)
     then += (Get(keys.job), Get(keys.leader))
     guards = (Compare(keys.node(own.node), Field.CREATE, 0), Compare(keys.job, Field.MOD, mod))
     otherwise = (Get(keys.job), Get(keys.node(own.node)))
@@ -113,6 +117,18 @@ def report(keys: Keys, own: Own, kind: Kind, n: Round, value: bytes) -> Write:
     return Write(kind, Txn((_mine(keys, own),), (put,)), n, f"{kind.value} of round {n}")
 
 
+def last_word(keys: Keys, own: Own, seen: Seen, value: bytes) -> Write:
+    """Put evidence of the present round in a dead agent's name, unless it had said something itself, or had finished.
+
+    Before its lease is revoked on its own machine, its ranks proven dead.
+    """
+    n = seen.job.round
+    evidence, finished = (keys.report(kind.value, n, own.node, own.inc) for kind in (Kind.EVIDENCE, Kind.FINISHED))
+    unsaid = (Compare(key, Field.CREATE, 0) for key in (evidence, finished))
+    guards = (_mine(keys, own), _unchanged(keys, seen), *unsaid)
+    return Write(Kind.EVIDENCE, Txn(guards, (Put(evidence, value),)), n, f"how the agent of {own.node} ended")
+
+
 def master(keys: Keys, own: Own, seen: Seen, address: str) -> Write:
     """Publish the master address of R(n): by its rank-0 node, after the close; ranks start on it."""
     new = replace(seen.job, master=address)
@@ -135,6 +151,13 @@ def lost(keys: Keys, own: Own, token: int, seen: Seen, cause: Cause) -> Write:
     return _by_leader(keys, own, token, seen, new, (), Kind.STOP, f"round {n} is over: {cause.node} lost its lease")
 
 
+def admit(keys: Keys, own: Own, token: int, seen: Seen, cause: Cause) -> Write:
+    """R(n) → S(n) by the leader: a newcomer is ready that the next round will contain."""
+    n = seen.job.round
+    new = replace(seen.job, phase=Phase.STOPPING, cause=cause, resume=None)
+    return _by_leader(keys, own, token, seen, new, (), Kind.STOP, f"round {n} ends so that {cause.node} can join")
+
+
 class Charge(NamedTuple):
     """What the verdict costs: written with the transition or not at all."""
 
@@ -143,7 +166,9 @@ class Charge(NamedTuple):
     memory: Memory
 
 
-def advance(keys: Keys, own: Own, token: int, seen: Seen, charge: Charge, record: bytes) -> Write:
+def advance(
+    keys: Keys, own: Own, token: int, seen: Seen, charge: Charge, flaps: tuple[tuple[str, int], ...], record: bytes
+) -> Write:
     """S(n) → F(n+1): verdict, charge and transition are one transaction; members are kept by ``formed``."""
     n = seen.job.round
     new = replace(
@@ -155,6 +180,7 @@ def advance(keys: Keys, own: Own, token: int, seen: Seen, charge: Charge, record
         spent=charge.spent,
         charged=charge.charged,
         memory=charge.memory,
+        flaps=flaps,
     )
     extra = (Put(keys.attempt(n), record),)
     return _by_leader(keys, own, token, seen, new, extra, Kind.NEXT, f"muster round {n + 1}")
@@ -181,11 +207,15 @@ def close(keys: Keys, own: Own, token: int, seen: Seen, new: Job, roster: Roster
     return _by_leader(keys, own, token, seen, new, extra, Kind.CLOSE, why)
 
 
-def done(keys: Keys, own: Own, token: int, seen: Seen, outcome: Outcome, record: bytes) -> Write:
-    """R(n) → D: every member's finished(n) is there."""
+def done(keys: Keys, own: Own, token: int, seen: Seen, outcome: Outcome, record: bytes, roster: Roster) -> Write:
+    """R(n) → D: every member's finished(n) is there; ``roster`` is the round's, as a later launch shall see it."""
     n = seen.job.round
     new = replace(seen.job, phase=Phase.DONE, outcome=outcome, resume=None, master="")
-    extra: tuple[Op, ...] = (Put(keys.attempt(n), record), *_sweep(keys, Round(n + 1)))
+    extra: tuple[Op, ...] = (
+        Put(keys.attempt(n), record),
+        Put(keys.roster(n), encode(roster)),
+        *_sweep(keys, Round(n + 1)),
+    )
     return _by_leader(keys, own, token, seen, new, extra, Kind.DONE, f"every rank of round {n} exited 0")
 
 

@@ -1,0 +1,164 @@
+"""Events and actions of the job machine: plain values, each with when or why. See ``leader.py``.
+
+``agent/leading.py`` carries the actions out and answers with events; ``agent/judge.py`` and ``agent/reentry.py`` think.
+"""
+
+# Annotations are evaluated here: a named tuple is made sooner from types than from their names.
+from typing import NamedTuple
+
+from .admission import Admit
+from .membership import Order
+from .records import Job, NodeId, Outcome, ResumePoint, Roster, Round
+from .snapshot import Report
+from .store import Range, TxnResult, WatchBatch
+from .writes import Charge, Kind, Write
+
+
+class Limits(NamedTuple):
+    """How long the leader waits, in seconds on its own clock, and what the launch wants of it."""
+
+    last_call_s: float  # after min nodes are ready, for more to come (torchrun: 30)
+    join_timeout_s: float  # for min nodes to be ready at all (torchrun: 600)
+    gather_s: float  # after a failure, for every living member's evidence: a dead one's lease is gone by then
+    admit: Admit = Admit.RESTART
+    admit_after_s: float = 60.0  # a round must have run for so long before it is ended for a newcomer
+    order: Order = Order.STICKY
+
+
+# --- events ---------------------------------------------------------------------------------------------------------
+class Elected(NamedTuple):
+    """The leader key is ours; ``found`` is a linearizable range of the run's prefix, read after that."""
+
+    at: float
+    token: int
+    found: Range
+
+
+class Changed(NamedTuple):
+    at: float
+    batch: WatchBatch
+
+
+class Concluded(NamedTuple):
+    """The judgement on a round that was asked for by ``Conclude``."""
+
+    at: float
+    round: Round
+    retry: bool
+    charge: Charge
+    outcome: Outcome  # of the launch, if it is not retried (or is done)
+    record: bytes  # the attempt record
+    done: bool = False  # it was asked because every rank had exited 0
+    barred: str = ""  # the host that was put in quarantine over it
+
+
+class Resumed(NamedTuple):
+    """The resume point of a round; ``outcome`` instead when the hook failed and the job must not go on."""
+
+    at: float
+    round: Round
+    point: ResumePoint
+    refused: tuple[tuple[str, str], ...] = ()
+    outcome: Outcome | None = None
+    wall: float = 0.0  # wall clock at the choice, for people
+
+
+class Wrote(NamedTuple):
+    """The answer to a ``Submit``; None = unknown: it may have been applied, or still be."""
+
+    at: float
+    kind: Kind
+    result: TxnResult | None
+
+
+class CheckpointSeen(NamedTuple):
+    """Answer to AwaitCheckpoint: the newest committed step, -1 when there is none; None = it could not be looked at."""
+
+    at: float
+    round: Round
+    step: int | None
+
+
+class Barred(NamedTuple):
+    """The hosts that are in quarantine: their nodes are not chosen for a round."""
+
+    at: float
+    hosts: frozenset[str]
+
+
+class Tick(NamedTuple):
+    at: float
+
+
+Event = Elected | Changed | Concluded | Resumed | Wrote | CheckpointSeen | Barred | Tick
+
+
+# --- actions --------------------------------------------------------------------------------------------------------
+class Submit(NamedTuple):
+    write: Write
+
+
+class Stamps(NamedTuple):
+    """When this leader saw what, in seconds of its own clock; None when it was not leading then."""
+
+    failed: float | None = None  # the round before began to be stopped
+    forming: float | None = None
+    formed: float | None = None
+    started: float | None = None
+    stopping: float | None = None
+    gathered: float | None = None
+
+
+class Conclude(NamedTuple):
+    """Judge how round ``round`` ended, and what it costs."""
+
+    round: Round
+    job: Job
+    roster: Roster
+    evidence: tuple[tuple[NodeId, Report], ...]
+    lost: tuple[NodeId, ...]
+    all_started: bool
+    done: bool
+    history: tuple[tuple[Round, bytes], ...]
+    stamps: Stamps
+    reason: str
+
+
+class SelectResume(NamedTuple):
+    """Choose where round ``round`` re-enters: all ranks of earlier rounds are dead."""
+
+    round: Round
+    attempt: int
+    roster: Roster
+    history: tuple[tuple[Round, bytes], ...]
+    reason: str
+
+
+class AwaitCheckpoint(NamedTuple):
+    """Look for the newest committed step: at once, or ``again`` after a few seconds."""
+
+    round: Round
+    again: bool
+    reason: str
+
+
+class Wake(NamedTuple):
+    """Send a Tick at ``at``, with the reason of the wait; the shell shows it when it changes."""
+
+    at: float
+    reason: str
+
+
+class Depose(NamedTuple):
+    """The leader key is somebody else's or gone: stop leading."""
+
+    reason: str
+
+
+class Abandon(NamedTuple):
+    """Nobody can lead this run any further: this agent must end, for the reason given."""
+
+    reason: str
+
+
+Action = Submit | Conclude | SelectResume | AwaitCheckpoint | Wake | Depose | Abandon
