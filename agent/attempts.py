@@ -40,6 +40,7 @@ class Times:
     decide: float | None = None
     form: float | None = None
     spawn: float | None = None
+    recovery: float | None = None  # from the end of the round before, as seen, until all ranks of this one had started
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +85,8 @@ def attempt_record(facts: AttemptFacts) -> dict[str, object]:
         "attempt": facts.attempt,
         "round": roster.round,
         "state": facts.state.value,
-        "started_at": _for_people(facts.started_at),
-        "ended_at": _for_people(facts.ended_at),
+        "started_at": for_people(facts.started_at),
+        "ended_at": for_people(facts.ended_at),
         "world_size": roster.world_size,
         "members": members,
         "exit_codes": {str(rank): status for rank, status in sorted(facts.exits)},
@@ -104,7 +105,8 @@ def _evidence(node: NodeEvidence) -> dict[str, object]:
     return {"node": node.node, "order": node.order, "facts": spelled["facts"]}
 
 
-def _for_people(at: float | None) -> str | None:
+def for_people(at: float | None) -> str | None:
+    """Return a wall clock's time in words."""
     from datetime import datetime, timezone  # with the first record, not with the start
 
     return None if at is None else datetime.fromtimestamp(at, timezone.utc).isoformat(timespec="milliseconds")
@@ -115,7 +117,7 @@ def write_record(directory: Path, attempt: int, record: Mapping[str, object]) ->
     make_private(directory)
     temporary = directory / f".attempt-{attempt:03d}.{random_name()}"
     try:
-        _write_whole(temporary, record)
+        write_whole(temporary, record)
         path, k = directory / f"attempt-{attempt:03d}.json", 0
         while not _claim(path):
             k += 1
@@ -123,11 +125,12 @@ def write_record(directory: Path, attempt: int, record: Mapping[str, object]) ->
         temporary.rename(path)
     finally:
         temporary.unlink(missing_ok=True)
-    _sync_directory(directory)
+    sync_directory(directory)
     return path
 
 
-def _write_whole(path: Path, record: Mapping[str, object]) -> None:
+def write_whole(path: Path, record: Mapping[str, object]) -> None:
+    """Write a new private file, durable but for its name."""
     with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
         file.write(json.dumps(record, indent=1).encode() + b"\n")
         file.flush()
@@ -144,9 +147,9 @@ def mirror_record(directory: Path, attempt: int, record: Mapping[str, object]) -
     if not _claim(path):
         return
     temporary = directory / f".{path.name}.{random_name()}"
-    _write_whole(temporary, record)
+    write_whole(temporary, record)
     temporary.rename(path)
-    _sync_directory(directory)
+    sync_directory(directory)
 
 
 def _claim(path: Path) -> bool:
@@ -158,7 +161,8 @@ def _claim(path: Path) -> bool:
     return True
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
+    """Make the names in a directory durable."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
@@ -169,6 +173,22 @@ def _sync_directory(directory: Path) -> None:
         os.close(fd)
 
 
+def keep_record(run_dir: Path, checkpoint_dir: Path | None, run_id: str, record: Mapping[str, object]) -> None:
+    """Write a record into the run directory, and its copy beside the checkpoints."""
+    attempt = record.get("attempt")
+    number = attempt if isinstance(attempt, int) else 0
+    try:
+        write_record(run_dir / "attempts", number, record)
+    finally:  # one full disk must not cost both copies
+        if checkpoint_dir is not None:
+            mirror_record(mirror_directory(checkpoint_dir, run_id), number, record)
+
+
 def mirror_directory(checkpoint_dir: Path, run_id: str) -> Path:
     """Return where a second copy of the records is kept: with the checkpoints, which outlive this machine."""
-    return checkpoint_dir / ".remuster" / as_name(run_id) / "attempts"
+    return beside_checkpoints(checkpoint_dir, run_id) / "attempts"
+
+
+def beside_checkpoints(checkpoint_dir: Path, run_id: str) -> Path:
+    """Return the run's own directory with the checkpoints."""
+    return checkpoint_dir / ".remuster" / as_name(run_id)

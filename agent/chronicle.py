@@ -16,6 +16,7 @@ from ..rendezvous.keys import Keys
 from ..rendezvous.records import Job, Phase, Round
 from ..rendezvous.store import Store
 from .files import FileThread
+from .notes import LATER_S
 
 SETTLE_S = 5.0  # at the end, for records under way
 AGAIN_S = 1.0
@@ -42,6 +43,7 @@ class Chronicle:
         self._fetched: set[Round] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.report = ""  # of the last round that failed
+        self.told: Callable[[dict[str, object]], object] = id  # is given each record, in the loop's own thread
 
     def job_seen(self, job: Job) -> None:
         """Take each job record in order: say what is new, fetch the record of a round that has ended."""
@@ -91,16 +93,27 @@ class Chronicle:
                 return
         if found is None:
             return  # a round that never formed has none
-        await self.keep(n, _object(found.value))
+        record = _object(found.value)
+        self._show(n, record)
+        if self._last is not None and not self._last.phase.over:
+            await asyncio.sleep(LATER_S)  # ranks start again now: a disk that is synced would hold them up
+        await self._write(n, record)
 
     async def keep(self, n: Round, record: dict[str, object]) -> None:
         """Show a round's verdict and write its record."""
+        self._show(n, record)
+        await self._write(n, record)
+
+    def _show(self, n: Round, record: dict[str, object]) -> None:
+        self.told(record)
         verdict = record.get("verdict")
         if isinstance(verdict, dict) and record.get("state") != "done":
             said = cast("dict[str, object]", verdict)
             fields = {"class": said.get("class"), "family": said.get("family"), "decision": record.get("decision")}
             self._line("verdict", round=n, sentence=said.get("sentence"), **fields)
             self.report = str(record.get("report", ""))
+
+    async def _write(self, n: Round, record: dict[str, object]) -> None:
         try:
             await self._files.run(self._keep, record)
         except (OSError, TimeoutError) as error:

@@ -7,18 +7,21 @@ the answer goes into the store with the transaction that ends the round. Loaded 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
-from ..health import wire
+from ..health import signatures, wire
 from ..health.evidence import Fenced, GuardianDied, NodeEvidence, RankExit, RoundEvidence, Told
-from ..health.verdict import LEAVE
-from ..rendezvous.leader import Conclude, Concluded, Stamps
-from ..rendezvous.records import ResumePoint, Round
+from ..health.suspicion import suspicion
+from ..health.verdict import PLANNED
+from ..rendezvous.budget import OTHERS
+from ..rendezvous.leader_words import Conclude, Concluded, Stamps
+from ..rendezvous.records import NodeId, ResumePoint, Round
 from ..rendezvous.snapshot import Report
 from . import report
 from .attempts import AttemptFacts, AttemptState, Times, attempt_record
@@ -26,12 +29,27 @@ from .files import FileThread
 from .judge import Allowance, Judgement, weigh
 from .linux import boottime
 from .node_state import NodeState
-from .reentry import entry
+from .reentry import entry, steps
 from .spec import JobSpec
+from .wards import Suspect, Wards
 
 NEWEST_S = 3.0  # for a look at the newest committed step while ranks are still being stopped
 RECORD_BYTES = 512 << 10  # of a record: etcd takes no request above 1.5 MiB
 REPORT_CHARS = 16 << 10  # of the report in a record
+SMALL_BYTES = 8 << 10  # of evidence: judged in a few milliseconds, so that the loop need not wait for a thread
+
+
+def prepare() -> None:
+    """Load in a quiet moment what the first failure of a rank asks for."""
+    importlib.import_module("..health.errorfile", __package__)
+    signatures.prepare()
+
+
+class Found(NamedTuple):
+    """What was looked up for a judgement: the newest published step, and the host that is in quarantine for it."""
+
+    newest: int = -1
+    barred: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +59,29 @@ class Bench:
     spec: JobSpec
     files: FileThread
     say: Callable[[str], None]
+    wards: Wards | None = None  # where what is held against a host is written down
+    node: str = ""  # this agent's, which judges: its record says so
 
     async def judge(self, ask: Conclude) -> Concluded:
         """Answer the job machine's question about a round."""
-        newest = await self._newest()
-        allowance = Allowance(self.spec.max_restarts if self.spec.bound_restarts else None, self.spec.retry_budget)
-        made = await asyncio.to_thread(weigh, ask, allowance, newest)  # a second of text of a thousand ranks
+        newest, now = await self._newest(ask.round, ask.history), int(time.time())
+        allowance = self._allowance()
+        if sum(len(told.value) for _, told in ask.evidence) <= SMALL_BYTES:
+            made = weigh(ask, allowance, newest, now)
+        else:
+            made = await asyncio.to_thread(weigh, ask, allowance, newest, now)  # a second of text of a thousand ranks
         state = AttemptState.DONE if ask.done else AttemptState.RECOVERED if made.retry else AttemptState.FAILED
-        record = self._record(ask, made, state)
-        return Concluded(boottime(), ask.round, made.retry, made.charge, made.outcome, record, ask.done)
+        barred = await self._offend(ask, made)
+        record = self._record(ask, made, state, Found(newest, barred))
+        return Concluded(boottime(), ask.round, made.retry, made.charge, made.outcome, record, ask.done, barred)
+
+    async def _offend(self, ask: Conclude, made: Judgement) -> str:
+        """Hold a fault of a host against it; return the host if it is in quarantine for it."""
+        once = suspicion(made.verdict)
+        if self.wards is None or once is None:
+            return ""
+        by, reason = f"{self.spec.run_id}/{ask.round}", f"{made.verdict.cls}: {made.verdict.sentence}"
+        return await self.wards.offend(Suspect(NodeId(made.verdict.node), by, reason, once), self.spec.least_others)
 
     def own_record(self, state: NodeState) -> bytes | None:
         """Return the record of a round that this agent leaves before anybody has judged it; None when it ran none."""
@@ -58,32 +90,52 @@ class Bench:
             return None
         mine = ((state.settings.node, Report(wire.encode(state.facts), 0)),)
         ask = Conclude(state.round, job.job, roster, mine, (), True, False, (), Stamps(), "this node leaves")
-        allowance = Allowance(0, self.spec.retry_budget)
-        return self._record(ask, weigh(ask, allowance, -1), AttemptState.FAILED)
+        made = weigh(ask, Allowance(0, self.spec.retry_budget), -1, int(time.time()))
+        return self._record(ask, made, AttemptState.FAILED, Found())
 
-    async def _newest(self) -> int:
-        if self.spec.checkpoint_dir is None:
-            return -1
+    def _allowance(self) -> Allowance:
+        spec = self.spec
+        if spec.bound_restarts:
+            return Allowance(spec.max_restarts, spec.retry_budget)
+        return Allowance(None, spec.retry_budget, OTHERS)
+
+    async def newest(self) -> int | None:
+        """Return the newest committed step, -1 when there is none; None when it could not be looked at in time."""
         try:
-            return await self.files.run(_newest_committed, self.spec.checkpoint_dir, timeout_s=NEWEST_S)
+            return await self._look(())
+        except (OSError, TimeoutError):
+            return None
+
+    async def _newest(self, n: Round, history: tuple[tuple[Round, bytes], ...]) -> int:
+        """Return the newest published step; never one below where the round had resumed, which was verified then."""
+        resumed = dict(steps(history)).get(n)
+        least = -1 if resumed is None else resumed
+        try:
+            return max(least, await self._look(history))
         except (OSError, TimeoutError) as error:
             self.say(f"the newest checkpoint could not be looked at: {error}")
-            return -1
+            return least
 
-    def _record(self, ask: Conclude, made: Judgement, state: AttemptState) -> bytes:
+    async def _look(self, history: tuple[tuple[Round, bytes], ...]) -> int:
+        directory, run_id = self.spec.checkpoint_dir, self.spec.run_id
+        if directory is None:
+            return -1
+        return await self.files.run(_newest_committed, directory, run_id, steps(history), timeout_s=NEWEST_S)
+
+    def _record(self, ask: Conclude, made: Judgement, state: AttemptState, found: Found) -> bytes:
         """Return the record's bytes, within ``RECORD_BYTES``: what others ended with is cut before the root's words."""
         nodes = made.evidence.nodes
         root = (made.verdict.node, made.verdict.rank)
         freely = tuple(_shorn(n, lambda _, fact: not fact.stopping) for n in nodes)
         alone = tuple(_shorn(n, lambda node, fact: (node, fact.rank) == root) for n in nodes)
         for evidence in (nodes, freely, alone):
-            raw = self._spelled(ask, made, state, evidence)
+            raw = self._spelled(ask, made, state, found, evidence)
             if len(raw) <= RECORD_BYTES:
                 return raw
-        return self._spelled(ask, made, state, ())
+        return self._spelled(ask, made, state, found, ())
 
     def _spelled(
-        self, ask: Conclude, made: Judgement, state: AttemptState, evidence: tuple[NodeEvidence, ...]
+        self, ask: Conclude, made: Judgement, state: AttemptState, found: Found, evidence: tuple[NodeEvidence, ...]
     ) -> bytes:
         point, refused, wall = _resumed(ask.history, ask.round)
         facts = AttemptFacts(
@@ -109,8 +161,13 @@ class Bench:
         record = attempt_record(facts)
         record["decision"] = made.reason
         record["charged_to"] = made.family or None
+        record["refunded"] = made.refunded or None
         record["spent"] = dict(made.charge.spent)
-        if not ask.done and made.verdict.cls != LEAVE:  # whoever is asked to go has not failed
+        record["budget_left"] = dict(made.left) or None
+        record["newest_step"] = found.newest if found.newest >= 0 else None
+        record["quarantined"] = found.barred or None
+        record["judged_by"] = self.node or None
+        if not ask.done and made.verdict.cls not in PLANNED:  # whoever is asked to go has not failed
             rows = report.failures(made.evidence, made.verdict)
             ended = "" if made.retry else made.reason
             record["report"] = _bounded(report.render(self.spec.script, made.verdict, rows, ended))
@@ -120,10 +177,10 @@ class Bench:
 def _shorn(node: NodeEvidence, keep: Callable[[str, RankExit], bool]) -> NodeEvidence:
     """Return the node's facts with last lines and error files of those ranks only that are to be kept."""
     facts = tuple(
-        replace(fact, tail=(), error=None) if isinstance(fact, RankExit) and not keep(node.node, fact) else fact
+        fact._replace(tail=(), error=None) if isinstance(fact, RankExit) and not keep(node.node, fact) else fact
         for fact in node.facts
     )
-    return replace(node, facts=facts)
+    return node._replace(facts=facts)
 
 
 def _bounded(text: str) -> str:
@@ -176,6 +233,7 @@ def _times(ask: Conclude, evidence: RoundEvidence) -> Times:
         decide=between(s.gathered, now),
         form=between(s.forming, s.formed),
         spawn=between(s.formed, s.started),
+        recovery=between(s.failed, s.started),
     )
 
 
@@ -196,18 +254,27 @@ def _resumed(
     return point, names, wall if isinstance(wall, float) else None
 
 
-def _newest_committed(directory: Path) -> int:
-    """Return the newest step whose COMMITTED vouches for its manifest; its files are not hashed. Blocks."""
+def _newest_committed(directory: Path, run_id: str, history: tuple[tuple[int, int | None], ...]) -> int:
+    """Return the newest step whose COMMITTED vouches for its manifest and that is not stale; no file is hashed. Blocks.
+
+    A step of a worker group that had been replaced is no progress.
+    """
     from ..checkpoint.errors import CheckpointError
     from ..checkpoint.manifest import Manifest
     from ..checkpoint.patience import Patience
     from ..checkpoint.scan import scan
+    from ..checkpoint.select import Origin
+    from ..checkpoint.select import judge as ruling
     from ..checkpoint.verify import read_manifest
 
     patience = Patience(())
     try:
         for candidate in scan(directory, patience).candidates:
-            if isinstance(read_manifest(directory / candidate.name, patience), Manifest):
+            found = read_manifest(directory / candidate.name, patience)
+            if (
+                isinstance(found, Manifest)
+                and ruling(Origin(found.run_id, found.round, found.step), run_id, history).accepted
+            ):
                 return candidate.step
     except CheckpointError as error:
         raise OSError(str(error)) from error

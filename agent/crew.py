@@ -12,18 +12,18 @@ import signal
 import stat
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..health import wire
 from ..health.evidence import Fact, RankExit
-from ..rendezvous.records import Incarnation, Round
+from ..rendezvous.records import Incarnation, Job, Phase, Round
 from . import guardian_events as said
 from . import node_words as words
 from .files import FileThread
 from .guardian_link import GuardianLink, OrderTooLarge, RankOrder
 from .linux import boottime
+from .notes import LATER_S
 from .run_dir import attempt_directory
 from .seat import Seat
 from .spec import JobSpec
@@ -61,8 +61,11 @@ class Crew:
         self._fence_over = asyncio.Event()  # the guardian takes a start only after a renewal later than the fence
         self._fence_over.set()
         self._dropped: set[Round] = set()  # rounds that were killed before their start had reached the guardian
+        self._ahead: tuple[Round, asyncio.Future[list[Path]]] | None = None  # a round's directories, under way or made
         self._directories: dict[int, Path] = {}  # of the present round, by local rank
         self._ended: dict[int, int] = {}  # wall clock, for people
+        self._unshown: list[Path] = []  # the present round's, until the console follows them
+        self._shown = False
         self._draining: asyncio.Task[bool] | None = None
         self.link = GuardianLink(seat, self._heard, answer_s=spec.kill_bound_s)
         self._told_omp = False
@@ -70,12 +73,11 @@ class Crew:
 
     # --- the node machine's actions -----------------------------------------------------------------------------------
     async def start(self, action: words.Start) -> None:
-        """Make the round's directories, then hand the ranks to the guardian; the files of dead ranks are let go."""
-        if self._directories:
-            self._draining = asyncio.ensure_future(self._console().drain())
+        """Make the round's directories, then hand the ranks to the guardian; their output is shown a moment later."""
+        self._show()  # of a round that ended at once
         n, slots = action.round, self._spec.nproc
         try:
-            made = await self._files.run(self._make_directories, action.job.attempt, slots)
+            made = await self._directories_of(n, action.job.attempt)
         except (OSError, TimeoutError) as error:
             reason = f"the log directory {self._run_dir} cannot be used: {error}; choose another --log-dir"
             self._post(words.Refused(boottime(), n, reason))
@@ -91,13 +93,41 @@ class Crew:
         except OrderTooLarge as error:
             self._post(words.Refused(boottime(), n, str(error)))
             return
-        self._show(made)
+        self._unshown = made
+        asyncio.get_running_loop().call_later(LATER_S, self._show)
 
-    def _show(self, directories: list[Path]) -> None:
+    def _show(self) -> None:
+        """Let go of the files of the round before, whose ranks are dead, and follow those of this one; once a round."""
+        directories, self._unshown = self._unshown, []
+        if not directories:
+            return
         from .output import STDERR, STDOUT, Source
 
+        console = self._console()
+        if self._shown:
+            self._draining = asyncio.ensure_future(console.drain())
+        self._shown = True
         streams = (("stdout.log", STDOUT), ("stderr.log", STDERR))
-        self._console().follow(Source(str(path / name), stream) for path in directories for name, stream in streams)
+        console.follow(Source(str(path / name), stream) for path in directories for name, stream in streams)
+
+    async def stop(self) -> tuple[int, ...]:
+        """End ranks and guardian; return the pids that would not die. The console then has all files to drain."""
+        survivors = await self.link.stop()
+        self._show()
+        return survivors
+
+    def foresee(self, job: Job) -> None:
+        """Make the directories of a round that was closed while its master port is found: a node that ran, runs on."""
+        n = job.round
+        if self._handed and job.phase is Phase.RUNNING and not job.master and n == self._handed + 1:
+            self._directories_of(n, job.attempt)
+
+    def _directories_of(self, n: Round, attempt: int) -> asyncio.Future[list[Path]]:
+        if self._ahead is None or self._ahead[0] != n:
+            making = asyncio.ensure_future(self._files.run(self._make_directories, attempt, self._spec.nproc))
+            making.add_done_callback(lambda made: made.cancelled() or made.exception())  # no start may come for it
+            self._ahead = (n, making)
+        return self._ahead[1]
 
     def _make_directories(self, attempt: int, slots: int) -> list[Path]:
         return [attempt_directory(self._run_dir, attempt, local) for local in range(slots)]
@@ -154,14 +184,14 @@ class Crew:
         return tuple(self._with_words(f) if isinstance(f, RankExit) and f.status != 0 else f for f in facts)
 
     def _with_words(self, fact: RankExit) -> RankExit:
-        fact = replace(fact, wall=self._ended.get(fact.local_rank, 0))
+        fact = fact._replace(wall=self._ended.get(fact.local_rank, 0))
         directory = self._directories.get(fact.local_rank)
         if directory is None:
             return fact
         from ..health import errorfile
 
         lines = _last_lines(directory / "stderr.log") or _last_lines(directory / "stdout.log")
-        return replace(fact, tail=lines, error=errorfile.read(directory / "error.json"))
+        return fact._replace(tail=lines, error=errorfile.read(directory / "error.json"))
 
     # --- the guardian's words -----------------------------------------------------------------------------------------
     def _heard(self, event: said.GuardianEvent) -> None:

@@ -3,8 +3,7 @@
 Times are seconds of ``linux.boottime()``, taken where the thing happened. Produced by ``guardian_link.py``.
 """
 
-from __future__ import annotations
-
+# Annotations are evaluated here: a named tuple is made sooner from types than from their names.
 from typing import NamedTuple
 
 

@@ -84,6 +84,7 @@ class GuardianLink:
         self._round = 0
         self._orders: dict[int, RankOrder] = {}
         self._killed: list[int] = []  # rounds whose RanksEmpty is owed
+        self._empty = 0  # the round whose last end the guardian reported with nothing left below it
         self._clearing = False
         self._left: tuple[int, ...] = ()  # what a take-over could not kill: no guardian knows of it
         self._unsent: deque[tuple[bytes, tuple[int, ...]]] = deque()
@@ -103,7 +104,7 @@ class GuardianLink:
     def lease(self, inc: int, deadline_s: float) -> None:
         """Move the fence: ranks of ``inc`` may live until ``deadline_s`` (boottime; inf: for ever)."""
         self._lease = _Lease(inc, float(deadline_s))
-        self._seat.set_deadline(deadline_s)
+        self._seat.set_lease(inc, deadline_s)
         self._send_lease(self._lease)
 
     def acknowledge_fence(self, inc: int) -> None:
@@ -136,7 +137,7 @@ class GuardianLink:
         if refusal:
             self._loop.call_soon(self._tell, StartRefused(n, refusal))
             return
-        self._round = n
+        self._round, self._empty = n, 0
         self._orders = {order.local_rank: order for order in orders}
         for record in records:
             self._unsent.append((record, ()))
@@ -148,7 +149,8 @@ class GuardianLink:
 
     def kill(self, n: int) -> None:
         """Cancel queued starts, kill everything below the guardian; RanksEmpty for ``n`` follows, always."""
-        if self._socket is None and not self._clearing:
+        gone = self._socket is None and not self._clearing
+        if gone or n == self._empty:  # a round is started once: none of its starts is on its way either
             self._loop.call_soon(self._tell, RanksEmpty(n, self._undead(), boottime()))
             return
         self._killed.append(n)
@@ -229,7 +231,9 @@ class GuardianLink:
                 self._tell(StartRefused(n, reason))
             case ("noexec", int(n), int(local_rank), int(number), str(step)):
                 self._tell(StartFailed(n, local_rank, number, step, self._concerned(local_rank, step)))
-            case ("exit", int(n), int(local_rank), int(pid), int(status), float(at_s)):
+            case ("exit", int(n), int(local_rank), int(pid), int(status), bool(empty), float(at_s)):
+                if empty and n == self._round:
+                    self._empty = n
                 self._tell(RankExited(n, local_rank, pid, status, at_s))
             case ("empty", int(n), survivors, float(at_s)):
                 if n in self._killed:

@@ -8,25 +8,35 @@ from __future__ import annotations
 
 import os
 import socket
-from pathlib import Path
 from typing import NamedTuple
 
 from . import proc
 
 
 class Machine(NamedTuple):
-    """``name`` tells process trees apart; ``boot`` one start of the machine from the next."""
+    """``name`` tells process trees apart; ``boot`` one start of the machine from the next; ``machine_id`` may be ""."""
 
     host: str
     name: str
     boot: str
+    machine_id: str
+
+    @property
+    def lasting(self) -> str:
+        """Return the machine's name over reboots, fit for a key: what a quarantine holds on to.
+
+        The host's name is part of it, for images bring one machine id to many hosts, and some have none.
+        """
+        known = "".join(c if c.isascii() and (c.isalnum() or c in "_.-") else "_" for c in self.host[:64])
+        return f"{known}~{self.machine_id[:12]}"
 
 
 def this_machine() -> Machine:
     """Read who this machine is; absent files give an empty part, never an error."""
     boot = _line("/proc/sys/kernel/random/boot_id")
-    name = f"{_line('/etc/machine-id')[:12]}-{boot[:8]}-{os.stat('/proc/self/ns/pid').st_ino:x}"
-    return Machine(socket.gethostname(), name, boot)
+    machine_id = _line("/etc/machine-id")
+    name = f"{machine_id[:12]}-{boot[:8]}-{os.stat('/proc/self/ns/pid').st_ino:x}"
+    return Machine(socket.gethostname(), name, boot, machine_id)
 
 
 def this_process() -> tuple[int, str]:
@@ -36,6 +46,7 @@ def this_process() -> tuple[int, str]:
 
 def _line(path: str) -> str:
     try:
-        return Path(path).read_text(encoding="ascii", errors="replace").strip()
+        with open(path, "rb") as file:  # as text it would load a codec
+            return file.read().decode("ascii", "replace").strip()
     except OSError:
         return ""

@@ -12,20 +12,22 @@ from ..health import policy, wire
 from ..health.errors import BadEvidence
 from ..health.evidence import Fact, Fault, NodeEvidence, RoundEvidence
 from ..health.verdict import Verdict, judge
-from ..rendezvous.budget import Counts, charge
-from ..rendezvous.leader import Conclude
+from ..rendezvous.budget import Account, Bound, Due, Receipt, pay
+from ..rendezvous.leader_words import Conclude
 from ..rendezvous.records import Memory, Outcome
 from ..rendezvous.writes import Charge
 
+LAUNCH = "launch"  # beside the names of families: what --max-restarts bounds
 SENTENCE = 300  # characters of a sentence in the job record, which stays below 1 KB
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What this launch may spend. ``max_restarts`` None: not bounded by number."""
+    """What this launch may spend. ``max_restarts`` None: not bounded by number; ``others`` None: nor such families."""
 
     max_restarts: int | None
-    budget: Counts
+    budget: tuple[Bound, ...]
+    others: int | None = None  # bounds each family that the budget does not name
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,44 +39,66 @@ class Judgement:
     retry: bool
     reason: str  # why it is retried, free of charge or not; or why not
     family: str  # that pays; '' = free
+    refunded: str  # the family that was given a charge back; '' = none
+    left: tuple[tuple[str, int], ...]  # what may still be paid for: (the family or LAUNCH, how often)
     charge: Charge
     outcome: Outcome
 
 
-def weigh(ask: Conclude, allowance: Allowance, newest_step: int) -> Judgement:
-    """Judge how a round ended; ``newest_step`` is that of the newest committed checkpoint, -1 without any."""
-    evidence = _evidence(ask)
-    job = ask.job
+def weigh(ask: Conclude, allowance: Allowance, newest_step: int, now: int) -> Judgement:
+    """Judge how a round ended, when the wall clock says ``now``.
+
+    ``newest_step`` is that of the newest published checkpoint, -1 without any.
+    """
+    evidence, job = _evidence(ask), ask.job
     if ask.done:
         verdict = Verdict("success", "none", sentence="every rank exited 0")
         same = Charge(job.spent, job.charged, job.memory)
-        return Judgement(evidence, verdict, False, "all ranks are done", "", same, Outcome(0, "every rank exited 0"))
-    verdict = judge(evidence)
-    memory = policy.Memory(job.memory.fingerprint, job.memory.step, job.memory.free)
+        outcome = Outcome(0, "every rank exited 0")
+        return Judgement(evidence, verdict, False, "all ranks are done", "", "", (), same, outcome)
+    verdict, before = judge(evidence), job.memory
+    memory = policy.Memory(before.fingerprint, before.step, before.free, before.row)
     facts = policy.Facts(newest_step, job.charged, ask.all_started)
     answer = policy.respond(verdict, memory, policy.Limits(allowance.max_restarts), facts)
-    retry, reason, spent = answer.retry, answer.reason, job.spent
+    receipt = Receipt(Account(job.spent, before.family, before.times))
+    retry, reason = answer.retry, answer.reason
     if retry and answer.charge:
-        spent, refused = charge(job.spent, answer.charge, allowance.budget)
-        if refused is not None:
-            retry, reason = False, refused
-    paid = retry and bool(answer.charge)
-    kept = Memory(answer.memory.fingerprint, answer.memory.step, answer.memory.free)
-    return Judgement(
-        evidence,
-        verdict,
-        retry,
-        reason,
-        answer.charge if paid else "",
-        Charge(spent, job.charged + paid, kept),
-        Outcome(answer.exit_code, f"{verdict.sentence}; {reason}"[:SENTENCE], verdict.cls, verdict.node, verdict.rank),
-    )
+        due = Due(answer.charge, now, newest_step > before.step)
+        receipt = pay(receipt.account, due, allowance.budget, allowance.others)
+        if receipt.refused:
+            retry, reason = False, receipt.refused
+    paid = answer.charge if retry else ""
+    charged = job.charged + bool(paid)
+    left = _left(paid, receipt, None if allowance.max_restarts is None else allowance.max_restarts - charged)
+    reason = "; ".join((reason, *_last_ones(left, receipt.refunded)))
+    kept, (spent, last, times) = answer.memory, receipt.account
+    charge = Charge(spent, charged, Memory(kept.fingerprint, kept.step, kept.free, last, kept.row, times))
+    said = f"{verdict.sentence}; {reason}"[:SENTENCE]
+    outcome = Outcome(answer.exit_code, said, verdict.cls, verdict.node, verdict.rank)
+    return Judgement(evidence, verdict, retry, reason, paid, receipt.refunded, left, charge, outcome)
+
+
+def _left(paid: str, receipt: Receipt, restarts: int | None) -> tuple[tuple[str, int], ...]:
+    """Return what bounds still leave after a charge; nothing after none."""
+    found = ((paid, receipt.left), (LAUNCH, restarts)) if paid else ()
+    return tuple((name, left) for name, left in found if left is not None)
+
+
+def _last_ones(left: tuple[tuple[str, int], ...], refunded: str) -> list[str]:
+    """Say what is given back, and of what one retry is left or none."""
+    said = [f"one retry of family {refunded} is given back for progress"] if refunded else []
+    for name, n in left:
+        what = "the last restart of this launch" if name == LAUNCH else f"the last retry of family {name}"
+        said += [f"this is {what}"] if n == 0 else [f"{what} is left"] if n == 1 else []
+    return said
 
 
 def _evidence(ask: Conclude) -> RoundEvidence:
     nodes = tuple(NodeEvidence(node, _facts(report.value), report.order) for node, report in ask.evidence)
     members = tuple((m.node, m.slots) for m in ask.roster.members)
-    return RoundEvidence(ask.round, nodes, members, ask.lost, ask.all_started)
+    cause = ask.job.cause
+    admitted = cause.node if cause is not None and cause.kind == "admit" else ""
+    return RoundEvidence(ask.round, nodes, members, ask.lost, ask.all_started, admitted)
 
 
 def _facts(raw: bytes) -> tuple[Fact, ...]:

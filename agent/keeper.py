@@ -2,12 +2,14 @@
 
 ``run`` is called by the command's entry point while the interpreter is still young: the agent is forked off before
 anything heavy is imported, and the keeper stays small. It forwards signals, reaps orphans, and is the second fence:
-when the deadline on the shared page has passed and the guardian did not do its work, it kills the ranks itself.
+when the deadline on the shared page has passed and the guardian did not do its work, it kills the ranks itself. When
+the agent has died before it gave up its lease, and nothing of it is left, it has that done: so nobody waits for it.
 """
 
 from __future__ import annotations
 
 import _socket
+import gc
 import os
 import select
 import signal
@@ -25,7 +27,7 @@ from .linux import (
     signal_file,
 )
 from .page import Page
-from .spawn import spawn_guardian
+from .spawn import spawn_guardian, spawn_revoker
 from .sweep import CLEAN_SCANS, NOBODY, kill_all, reap, sweep
 
 TYPE_CHECKING = False
@@ -41,6 +43,7 @@ PATIENCE_S = 30.0  # for what will not die
 UNKILLABLE = 75  # exit code: worth a requeue, on another node
 ENDS_STORE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 SILENT_S = 1.0  # how long a store may outlive the agent before that is said
+REVOKE_S = 3.0  # for a dead agent's lease to be given up; the command ends no later for it
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 4, 500  # between the rounds of a fence
 
 
@@ -61,6 +64,7 @@ def run(body: Callable[[Seat], int], *, patience_s: float = PATIENCE_S) -> NoRet
         ours.close()
         _sit(body, page, theirs.detach(), keeper)
     theirs.close()
+    gc.enable()
     os._exit(Keeper(agent, page, ours, forwarded).keep(patience_s))
 
 
@@ -138,6 +142,8 @@ class Keeper:
         minder = self.page.minder if proc.alive(self.page.minder) else NOBODY
         left = self._sweep(patience_s, minder)
         self._tell_killed()
+        if not left:
+            self._give_up_lease(os.waitstatus_to_exitcode(self.status))
         if minder != NOBODY and not left:
             self._await(minder)
             left = self._sweep(patience_s, NOBODY)
@@ -157,6 +163,25 @@ class Keeper:
                 f"the agent (pid {self.agent}) was killed by SIGKILL, and its ranks were stopped; if nobody did that, "
                 "look for the kernel's OOM killer."
             )
+
+    def _give_up_lease(self, status: int) -> None:
+        """Have a lease revoked that the agent did not live to give up; past its fence it soon runs out by itself."""
+        lease, letter = self.page.lease, self.page.letter
+        if not (lease and letter) or boottime() >= self.page.deadline_s:
+            return
+        try:
+            revoker = spawn_revoker(letter, lease, status, boottime() + REVOKE_S, os.environ)
+        except OSError as error:
+            _tell(f"the dead agent's lease is not given up: {sys.executable} cannot be started: {error.strerror}")
+            return
+        ended = os.pidfd_open(revoker)
+        poll = select.poll()
+        poll.register(ended, select.POLLIN)
+        if not poll.poll(1000 * REVOKE_S):
+            kill_all([revoker])
+            _tell(f"the dead agent's lease was not given up within {REVOKE_S:g} s: it runs out by itself")
+        os.close(ended)
+        os.waitpid(revoker, 0)
 
     def _await(self, minder: int) -> None:
         """Wait for the end of the store that the agent had started: other nodes may still need it."""

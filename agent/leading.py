@@ -9,26 +9,34 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..rendezvous import leader as machine
+from ..rendezvous import leader_words as words
 from ..rendezvous.errors import Compacted, PermanentError, TransientError
 from ..rendezvous.keys import Keys
+from ..rendezvous.leader_state import Leader
 from ..rendezvous.snapshot import Snapshot
 from ..rendezvous.store import Store
 from ..rendezvous.writes import Own, Write
 from .alarms import Alarm
 from .linux import boottime
 
+if TYPE_CHECKING:
+    from .wards import Wards
+
 REFUSED_PAUSE_S = 1.0
+LOOK_EVERY_S = 5.0  # at the checkpoints, while a newcomer waits for the next one
 
 
 class Counsel(NamedTuple):
     """Who judges and who chooses: coroutines that never raise."""
 
-    judge: Callable[[machine.Conclude], Awaitable[machine.Concluded]]
-    resume: Callable[[machine.SelectResume], Awaitable[machine.Resumed]]
+    judge: Callable[[words.Conclude], Awaitable[words.Concluded]]
+    resume: Callable[[words.SelectResume], Awaitable[words.Resumed]]
     say: Callable[[str], None]  # the reason of a decision or a wait; called when it changes
+    newest: Callable[[], Awaitable[int | None]]  # step of the newest committed checkpoint; None = not to be seen
+    wards: Callable[[], Wards] | None = None  # who knows the hosts in quarantine; None where there is one host alone
 
 
 class Leading:
@@ -36,13 +44,13 @@ class Leading:
 
     refused_s = 60.0  # for a store that refuses writes, being full: an operator may be at it
 
-    def __init__(self, store: Store, keys: Keys, own: Own, limits: machine.Limits, counsel: Counsel) -> None:
+    def __init__(self, store: Store, keys: Keys, own: Own, limits: words.Limits, counsel: Counsel) -> None:
         self._store = store
         self._keys = keys
         self._counsel = counsel
-        self._state = machine.Leader(own, limits, Snapshot(keys))
+        self._state = Leader(own, limits, Snapshot(keys))
         self._tasks: set[asyncio.Task[None]] = set()
-        self._alarm = Alarm(lambda: self._take(machine.Tick(boottime())))
+        self._alarm = Alarm(lambda: self._take(words.Tick(boottime())))
         self._deposed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._said = ""
         self._refused_since: float | None = None
@@ -62,43 +70,53 @@ class Leading:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _follow(self, token: int) -> None:
+        if self._counsel.wards is not None:
+            wards = self._counsel.wards()
+            self._bar(await wards.barred())  # before the first round can close
+            self._spawn(wards.follow(self._bar))
         while True:
             try:
                 found = await self._store.range(self._keys.prefix, self._keys.end)
-                self._take(machine.Elected(boottime(), token, found))
+                self._take(words.Elected(boottime(), token, found))
                 async with contextlib.aclosing(
                     self._store.watch(self._keys.prefix, self._keys.end, found.revision + 1)
                 ) as watch:
                     async for batch in watch:
-                        self._take(machine.Changed(boottime(), batch))
+                        self._take(words.Changed(boottime(), batch))
             except Compacted:
                 continue
             except TransientError:
                 await asyncio.sleep(machine.AGAIN_S)
 
-    def _take(self, event: machine.Event) -> None:
+    def _bar(self, hosts: frozenset[str]) -> None:
+        self._take(words.Barred(boottime(), hosts))
+
+    def _take(self, event: words.Event) -> None:
         self._state, actions = machine.step(self._state, event)
         for action in actions:
             self._do(action)
 
-    def _do(self, action: machine.Action) -> None:
+    def _do(self, action: words.Action) -> None:
         match action:
-            case machine.Submit(write=write):
+            case words.Submit(write=write):
                 self._speak(write.reason)
                 self._spawn(self._submit(write))
-            case machine.Conclude():
+            case words.Conclude():
                 self._speak(action.reason)
                 self._spawn(self._judge(action))
-            case machine.SelectResume():
+            case words.SelectResume():
                 self._speak(action.reason)
                 self._spawn(self._resume(action))
-            case machine.Wake(at=at, reason=reason):
+            case words.AwaitCheckpoint():
+                self._speak(action.reason)
+                self._spawn(self._look(action))
+            case words.Wake(at=at, reason=reason):
                 self._speak(reason)
                 self._alarm.set(at)
-            case machine.Depose(reason=reason):
+            case words.Depose(reason=reason):
                 self._speak(reason)
                 self._end("")
-            case machine.Abandon(reason=reason):
+            case words.Abandon(reason=reason):
                 self._end(reason)
 
     def _speak(self, reason: str) -> None:
@@ -133,7 +151,7 @@ class Leading:
         except PermanentError as error:
             result = None
             await self._refused(error, write.reason)
-        self._take(machine.Wrote(boottime(), write.kind, result))
+        self._take(words.Wrote(boottime(), write.kind, result))
 
     async def _refused(self, error: PermanentError, reason: str) -> None:
         """Say that the store refuses a write and pause before it is tried again; raise it when that has gone on."""
@@ -144,8 +162,14 @@ class Leading:
             raise error
         await asyncio.sleep(REFUSED_PAUSE_S)
 
-    async def _judge(self, action: machine.Conclude) -> None:
+    async def _judge(self, action: words.Conclude) -> None:
         self._take(await self._counsel.judge(action))
 
-    async def _resume(self, action: machine.SelectResume) -> None:
+    async def _look(self, action: words.AwaitCheckpoint) -> None:
+        if action.again:
+            await asyncio.sleep(LOOK_EVERY_S)
+        step = await self._counsel.newest()
+        self._take(words.CheckpointSeen(boottime(), action.round, step))
+
+    async def _resume(self, action: words.SelectResume) -> None:
         self._take(await self._counsel.resume(action))

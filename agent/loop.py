@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from typing import NamedTuple
 
 from ..rendezvous.errors import Compacted, LeaseNotFound, OutcomeUnknown, PermanentError, StoreError, TransientError
-from ..rendezvous.leader import Limits
+from ..rendezvous.leader_words import Limits
 from ..rendezvous.records import Incarnation, Job, Round
 from ..rendezvous.store import Get, KeyValue, Store, Txn, TxnResult
 from ..rendezvous.writes import Own, Write
@@ -23,7 +23,7 @@ from . import node_words as words
 from .alarms import Alarm
 from .crew import Crew
 from .leading import Counsel, Leading
-from .lease import Lease, Timing
+from .lease import Hearing, Lease, Timing
 from .linux import boottime
 from .node_enter import AGAIN_S, NO_STORE, UNKNOWN
 from .node_state import NodeState, Ranks, Settings
@@ -50,7 +50,7 @@ class Agent:
         self._store = around.store
         self._keys = settings.keys
         self.crew = crew(self.post)
-        self._lease = Lease(around.store, around.timing, self._renewed, self._grumble)
+        self._lease = Lease(around.store, around.timing, Hearing(self._renewed, self._grumble, self._away))
         self._state: NodeState | None = None
         self._events: deque[words.Event] = deque()
         self._taking = False
@@ -157,6 +157,8 @@ class Agent:
                 if not self.state.joined:
                     self._grumble(reason)
                 self._alarm.set(at)
+            case words.Tell(sentence=sentence):
+                self._around.say(sentence)
             case words.Exit():
                 if not self._exit.done():
                     self._exit.set_result(action)
@@ -174,6 +176,16 @@ class Agent:
     def _renewed(self, inc: Incarnation, deadline_s: float) -> None:
         self._grumbled.clear()
         self.crew.renewed(inc, deadline_s)
+
+    def _away(self, since_s: float, silent: bool) -> None:
+        """Say once that the store is away, and that it is back: ranks are held meanwhile."""
+        lasted = f"{boottime() - since_s:.0f} s"
+        if silent:
+            self._around.say(f"the store has been silent for {lasted}: ranks are held (--on-store-loss=hold)")
+            self.post(words.StoreAway(boottime()))
+        else:
+            self._around.say(f"the store answers again, after {lasted}")
+            self.post(words.StoreBack(boottime()))
 
     def _lost(self, inc: Incarnation) -> None:
         if self._state is None or self._state.inc != inc:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import importlib
 import json
 import os
 import signal
@@ -18,37 +17,40 @@ from typing import TYPE_CHECKING
 
 from ..rendezvous.errors import StoreError
 from ..rendezvous.keys import Keys
-from ..rendezvous.leader import Conclude, Concluded, Limits
+from ..rendezvous.leader_words import Conclude, Concluded, Limits, Resumed, SelectResume
 from ..rendezvous.records import NO_PLACE, Incarnation, Job, Node, NodeId, Phase, Round
 from ..rendezvous.store import Store
 from . import node_words as words
+from .aside import Aside, Spared
 from .chronicle import Chronicle
 from .crew import Crew, Place
+from .earlier import earlier
 from .files import FileThread
 from .identity import Machine, this_machine, this_process
 from .leading import Counsel
 from .lease import Timing
-from .linux import boottime
 from .loop import Agent, Surroundings
 from .meeting import Met, meet
-from .node_lock import NodeBusy, NodeLock, NodeLockError
+from .node_lock import NodeLockError
+from .node_name import own_address, take_name
 from .node_state import Settings
 from .notes import Notes
-from .ports import AddressError, literal, meeting_point, reachable_address
+from .ports import AddressError, meeting_point
+from .proc import start_ticks
 from .reentry import Entrance
 from .run_dir import NoRoomForLogs, RunDirectoryError, run_directory
 from .seat import Seat
+from .signals import LEAVE_SIGNAL, Signals
 from .spec import Backend, JobSpec
 from .strays import sweep_strays
 from .terms import terms
 
 if TYPE_CHECKING:
+    from .ledger import Ledger
     from .output import Console
+    from .wards import Wards
 
-LEAVE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-FORWARD = (signal.SIGUSR1, signal.SIGUSR2)
 USAGE, REFUSED, UNHEALTHY = 2, 69, 75
-NAMES = 64  # agents of one run on one host without --local-addr, told apart by a number
 WARM_S = 0.25  # after the start: the first ranks run by then, or nodes are waited for
 STALL_S = 1200.0  # beyond all that a leader waits for: who stands longer has no leader that can go on
 SLACK_S = 2.0  # after a TTL, for the store to say that a lease has expired
@@ -78,13 +80,17 @@ class _Host:
 
     async def serve(self) -> int:
         """Prepare the node, run the agent, and leave nothing behind."""
-        asked = _stop_waiting()
+        self._signals = Signals()
+        asked = self._signals.asked
         try:
             return await self._serve()
         except asyncio.CancelledError:
             if not asked:
                 raise
-            return self._complain(f"{asked[0].name} before this node had joined; nothing was started", 128 + asked[0])
+            if asked[0] == LEAVE_SIGNAL:
+                return self._complain("asked to leave before this node had joined; nothing was started", 0)
+            name = signal.Signals(asked[0]).name
+            return self._complain(f"{name} before this node had joined; nothing was started", 128 + asked[0])
         finally:
             await self._console().drain()
             self._console().close()
@@ -106,8 +112,8 @@ class _Host:
         spec, machine = self._spec, this_machine()
         try:
             run_dir = await self._files.run(run_directory, spec.log_dir, spec.run_id)
-            address = _address(spec)
-            node, tag, lock = await _take_name(spec, machine)
+            address = own_address(spec)
+            node, tag, lock = await take_name(spec, machine)
         except RunDirectoryError as error:
             return self._complain(str(error), UNHEALTHY if isinstance(error, NoRoomForLogs) else USAGE)
         except TimeoutError:
@@ -118,7 +124,7 @@ class _Host:
         except NodeLockError as error:
             return self._complain(str(error), UNHEALTHY)
         try:
-            settings = _settings(spec, node, machine, address)
+            settings = _settings(spec, node, machine, address)._replace(kept=await earlier(spec, self._files))
             return await self._on_node(run_dir, settings, met, (tag, lock))
         finally:
             os.close(lock)
@@ -142,47 +148,80 @@ class _Host:
         log.line("start", run_id=spec.run_id, node=node, address=address, run_dir=str(run_dir))
 
         def keep(record: dict[str, object]) -> None:
-            from .attempts import mirror_directory, mirror_record, write_record
+            from .attempts import keep_record
 
-            attempt = record.get("attempt")
-            number = attempt if isinstance(attempt, int) else 0
-            try:
-                write_record(run_dir / "attempts", number, record)
-            finally:  # one full disk must not cost both copies
-                if spec.checkpoint_dir is not None:
-                    mirror_record(mirror_directory(spec.checkpoint_dir, spec.run_id), number, record)
+            keep_record(run_dir, spec.checkpoint_dir, spec.run_id, record)
 
         chronicle = Chronicle(met.store, settings.keys, self._records, keep, log.line)
-        agent = self._agent(met.store, settings, chronicle, log, run_dir)
+        spared = Spared(lambda pids: agent.crew.link.spare(pids))
+
+        def ledger() -> Ledger:
+            from . import ledger
+
+            begun_s = float(start_ticks(self._seat.keeper) or "nan") / os.sysconf("SC_CLK_TCK")
+            where = ledger.Place(node, run_dir, met.store, settings.keys, self._records, spared.by("events"), log.line)
+            return ledger.Ledger(spec, where, settings.kept.run, begun_s)
+
+        aside = Aside(ledger)
+        chronicle.told = aside.record
+        agent = self._agent(met.store, settings, chronicle, log, (run_dir, aside, spared))
         agent.crew.link.hold(*lock)
-        _listen(agent)
+        if spec.backend is Backend.ETCD:
+            from . import letter
+
+            self._seat.page.set_letter(letter.write(spec, node))
+        self._signals.go_to(agent)
         if met.door is not None:
             met.door.gone.add_done_callback(lambda gone: agent.give_up(gone.result()))
-        warm = asyncio.get_running_loop().call_later(WARM_S, _warm, log)
+        attending: list[asyncio.Task[None]] = []
+
+        def warmed() -> None:
+            _warm(log)
+            if spec.max_nodes > 1:
+                from .wards import Wards
+
+                wards = Wards(met.store, settings.keys, log.line)
+                attending.append(asyncio.ensure_future(wards.attend(settings.record.host, address)))
+
+        warm = asyncio.get_running_loop().call_later(WARM_S, warmed)
         try:
             end = await agent.run()
-            survivors = await agent.crew.link.stop()
+            survivors = await agent.crew.stop()
+            if survivors and spec.backend is Backend.ETCD:
+                from .wards import distrust
+
+                await distrust(spec, met.store, settings, survivors, log.line)
             await agent.release(end.revoke and not survivors)
+            self._seat.page.set_lease(0)
             await self._console().drain()
             await self._keep_last(agent, chronicle, log)
         finally:
             warm.cancel()
-            await agent.crew.link.stop()
-            log.open()
-        seen = agent.state.job
+            for task in attending:
+                task.cancel()
+            await asyncio.gather(*attending, return_exceptions=True)
+            await agent.crew.stop()
+            log.write()
+        over = agent.state.job is not None and agent.state.job.job.phase.over
         if end.code and chronicle.report:
             self._console().say(chronicle.report)
-        if end.code and not (chronicle.report and seen is not None and seen.job.phase.over):
+        if end.code and not (chronicle.report and over):
             self._console().say(_voiced(end.sentence))  # the report does not say how it ended
+        elif not end.code and not over:
+            self._console().say(_voiced(end.sentence))
         elif not end.code and not agent.state.round:
             self._console().say(_voiced("this node stood by as a spare and ran nothing; the job is done"))
+        await aside.settle()
         log.line("exit", code=end.code, why=end.sentence)
+        log.write()
         if survivors:
             return self._complain(f"processes {survivors} do not die from SIGKILL; reboot this node", UNHEALTHY)
         return end.code
 
-    def _agent(self, store: Store, settings: Settings, chronicle: Chronicle, log: Notes, run_dir: Path) -> Agent:
-        spec = self._spec
+    def _agent(
+        self, store: Store, settings: Settings, chronicle: Chronicle, log: Notes, beside: tuple[Path, Aside, Spared]
+    ) -> Agent:
+        spec, (run_dir, aside, spared) = self._spec, beside
         crews: list[Crew] = []
 
         def crew(post: Callable[[words.Event], None]) -> Crew:
@@ -192,21 +231,49 @@ class _Host:
         async def judge(ask: Conclude) -> Concluded:
             from .counsel import Bench
 
-            return await Bench(spec, self._files, log.line).judge(ask)
+            return await Bench(spec, self._files, log.line, None if wards is None else wards(), settings.node).judge(
+                ask
+            )
 
-        def spare(pids: tuple[int, ...]) -> None:
-            crews[0].link.spare(pids)
+        async def newest() -> int | None:
+            from .counsel import Bench
 
-        entrance = Entrance(spec, spare, log.line)
+            return await Bench(spec, self._files, log.line).newest()
+
+        async def choose(ask: SelectResume) -> Resumed:
+            resumed = await entrance.choose(ask)
+            aside.call(lambda ledger: ledger.chosen(ask, resumed))
+            return resumed
+
+        def job_seen(job: Job) -> None:
+            agent.crew.foresee(job)
+            chronicle.job_seen(job)
+            aside.job_seen(job, bool(agent.state.leading))
+
+        def made_wards() -> Wards:
+            from .wards import Wards
+
+            return Wards(store, settings.keys, log.line)
+
+        wards = made_wards if spec.max_nodes > 1 else None
+        entrance = Entrance(spec, spared.by("resume hook"), log.line)
         around = Surroundings(
             store,
-            Timing(spec.lease_ttl_s, spec.kill_bound_s, forever=spec.backend is Backend.MEMORY),
-            Limits(spec.last_call_timeout_s, spec.join_timeout_s, spec.lease_ttl_s + SLACK_S),
-            Counsel(judge, entrance.choose, log.line),
+            Timing.of(spec),
+            Limits(
+                spec.last_call_timeout_s,
+                spec.join_timeout_s,
+                spec.lease_ttl_s + SLACK_S,
+                spec.admit,
+                spec.admit_after_s,
+                spec.rank_order,
+            ),
+            Counsel(judge, choose, log.line, newest, wards),
             log.line,
-            chronicle.job_seen,
+            job_seen,
         )
-        return Agent(settings, around, crew)
+        agent = Agent(settings, around, crew)
+        return agent
 
     async def _keep_last(self, agent: Agent, chronicle: Chronicle, log: Notes) -> None:
         """Keep the record of the round that this agent leaves, if nobody else has judged it."""
@@ -232,60 +299,12 @@ def _voiced(sentence: str) -> str:
 
 def _warm(log: Notes) -> None:
     """Load, in a quiet moment, what the start did without: the log, and what judges a failure."""
-    log.open()
-    importlib.import_module(".counsel", __package__)
+    log.write()
+    from . import counsel
+
+    counsel.prepare()
     gc.enable()
     gc.freeze()
-
-
-def _stop_waiting() -> list[signal.Signals]:
-    """Let a signal end the wait for the store and for the node's name; return where its number comes to stand."""
-    asked: list[signal.Signals] = []
-    work = asyncio.current_task()
-    assert work is not None
-
-    def stop(number: signal.Signals) -> None:
-        asked.append(number)
-        work.cancel()
-
-    loop = asyncio.get_running_loop()
-    for number in LEAVE:
-        loop.add_signal_handler(number, stop, number)
-    for number in FORWARD:  # there is no rank yet
-        loop.add_signal_handler(number, lambda: None)
-    return asked
-
-
-def _listen(agent: Agent) -> None:
-    def leave(number: int) -> None:
-        agent.post(words.LeaveAsked(boottime(), number))
-
-    loop = asyncio.get_running_loop()
-    for number in LEAVE:
-        loop.add_signal_handler(number, leave, number)
-    for number in FORWARD:
-        loop.add_signal_handler(number, agent.forward, number)
-
-
-def _address(spec: JobSpec) -> str:
-    if spec.backend is Backend.MEMORY:
-        return literal(spec.local_addr) if spec.local_addr else "127.0.0.1"
-    host, port = spec.endpoints[0]
-    return reachable_address(host, port, spec.local_addr)
-
-
-async def _take_name(spec: JobSpec, machine: Machine) -> tuple[NodeId, str, int]:
-    """Return a node name that no live agent of this run holds on this machine, and its lock."""
-    base = spec.local_addr or machine.host
-    for i in range(1, NAMES + 1):
-        node = NodeId(base if i == 1 else f"{base}#{i}")
-        lock = NodeLock(spec.run_id, node)
-        try:
-            return node, lock.tag, await lock.acquire()
-        except NodeBusy:
-            if spec.local_addr is not None or spec.backend is Backend.MEMORY or i == NAMES:
-                raise  # two groups of one run without a store between them would publish side by side
-    raise AssertionError("unreachable")
 
 
 def _settings(spec: JobSpec, node: NodeId, machine: Machine, address: str) -> Settings:
@@ -294,8 +313,19 @@ def _settings(spec: JobSpec, node: NodeId, machine: Machine, address: str) -> Se
     return Settings(
         Keys(spec.run_id, spec.prefix),
         node,
-        Node(Incarnation(0), machine.name, machine.boot, address, spec.nproc, Round(0), pid, start, place),
-        Job(Phase.FORMING, Round(1), spec.min_nodes, spec.max_nodes, spec.launch_id),
+        Node(
+            Incarnation(0),
+            machine.name,
+            machine.boot,
+            address,
+            spec.nproc,
+            Round(0),
+            pid,
+            start,
+            place,
+            machine.lasting,
+        ),
+        Job(Phase.FORMING, Round(1), spec.min_nodes, spec.max_nodes, spec.launch_id, store_loss=spec.store_loss),
         spec.fresh,
         spec.grace_s,
         spec.join_timeout_s,

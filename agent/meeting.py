@@ -17,9 +17,11 @@ from ..rendezvous.memory import MemoryStore
 from ..rendezvous.store import Store
 from .lease import Timing
 from .seat import Seat
-from .spec import Backend, Embedded, JobSpec
+from .spec import Backend, Embedded, JobSpec, StoreAccess
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ..rendezvous.etcd import EtcdStore
     from .minder_link import Door
 
@@ -50,7 +52,7 @@ async def meet(spec: JobSpec, seat: Seat, say: Say) -> Met:
         return await _own(spec, spec.embedded, seat, say)
     from ..rendezvous.etcd_contact import first_contact
 
-    store = _etcd(spec)
+    store = _store(spec)
     try:
         contact = await first_contact(store, Keys(spec.run_id, spec.prefix).job, spec.connect_timeout_s, say)
     except StoreError:
@@ -72,7 +74,7 @@ async def _own(spec: JobSpec, embedded: Embedded, seat: Seat, say: Say) -> Met:
     if addresses:
         opened = await open_store(spec, addresses, seat, say)
         spec = replace(spec, run_id=opened.run_id, endpoints=(opened.endpoint,))
-        store = _etcd(spec)
+        store = _store(spec)
         try:
             await store.range(spec.prefix + SEAL)  # the first look: is our token the store's?
         except StoreError as error:
@@ -80,7 +82,7 @@ async def _own(spec: JobSpec, embedded: Embedded, seat: Seat, say: Say) -> Met:
             opened.door.leave()
             raise EmbeddedError(refusal(host_port(*opened.endpoint), str(error))) from error
         return Met(spec, store, opened.door)
-    store = _etcd(spec)
+    store = _store(spec)
     where = host_port(embedded.host, embedded.port)
     try:
         run_id = await greet(store, spec.prefix, where, spec.run_id, spec.join_timeout_s, say)
@@ -90,33 +92,38 @@ async def _own(spec: JobSpec, embedded: Embedded, seat: Seat, say: Say) -> Met:
     return Met(replace(spec, run_id=run_id), store)
 
 
-def _etcd(spec: JobSpec) -> EtcdStore:
+def _store(spec: JobSpec) -> EtcdStore:
+    token_file = None if spec.embedded is None else spec.embedded.token_file
+    call_s = min(CALL_S, Timing(spec.lease_ttl_s, spec.kill_bound_s).try_s)
+    return etcd_store(spec.store, token_file, spec.endpoints, call_s)
+
+
+def etcd_store(
+    access: StoreAccess, token_file: Path | None, endpoints: tuple[tuple[str, int], ...], call_s: float
+) -> EtcdStore:
+    """Return a store that is reached with the first call to it; PermanentError when a secret's file cannot be read."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's core prints reconnections to stderr; ranks do not see this
     from ..rendezvous.etcd import EtcdStore
     from ..rendezvous.etcd_config import Endpoint, EtcdConfig, Tls
 
-    access = spec.store
     tls = None
     if access.cacert or access.cert:
         tls = Tls(*(None if path is None else str(path) for path in (access.cacert, access.cert, access.key)))
-    user, password = _login(spec)
-    first = int.from_bytes(os.urandom(2), "big") % len(spec.endpoints)  # or all agents of a job would sit on one member
-    endpoints = tuple(Endpoint(host, port) for host, port in spec.endpoints[first:] + spec.endpoints[:first])
-    call_s = min(CALL_S, Timing(spec.lease_ttl_s, spec.kill_bound_s).try_s)
-    return EtcdStore(EtcdConfig(endpoints, tls, user, password, call_s))
+    user, password = _login(access, token_file)
+    first = int.from_bytes(os.urandom(2), "big") % len(endpoints)  # or all agents of a job would sit on one member
+    members = tuple(Endpoint(host, port) for host, port in endpoints[first:] + endpoints[:first])
+    return EtcdStore(EtcdConfig(members, tls, user, password, call_s))
 
 
-def _login(spec: JobSpec) -> tuple[str, str]:
+def _login(access: StoreAccess, token_file: Path | None) -> tuple[str, str]:
     """Return user name and password, both empty where none are asked for."""
-    if spec.embedded is not None:
-        if spec.embedded.token_file is None:
-            return "", ""
+    if token_file is not None:
         from ..rendezvous.embedded import USER, store_password
         from .minder_token import read_token
 
-        return USER, store_password(read_token(str(spec.embedded.token_file)))
-    path = spec.store.password_file
+        return USER, store_password(read_token(str(token_file)))
+    path = access.password_file
     try:
-        return spec.store.username, "" if path is None else path.read_text(encoding="utf-8").strip("\r\n")
+        return access.username, "" if path is None else path.read_text(encoding="utf-8").strip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         raise PermanentError(f"the password file {path} cannot be read any more: {error}") from error

@@ -7,12 +7,12 @@ guardian's word alone counts for what its ranks are doing. ``agent/loop.py`` car
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ..health import wire
 from ..rendezvous import writes
+from ..rendezvous.admission import FLAPS, count_of
 from ..rendezvous.errors import BadRecord
 from ..rendezvous.records import NO_PLACE, Cause, Phase, Round, unusable
+from ..rendezvous.replacing import replace
 from ..rendezvous.writes import Kind
 from .node_enter import NO_STORE, UNKNOWN, Step, end
 from .node_state import NodeState, Ranks, Settings
@@ -30,11 +30,13 @@ from .node_words import (
     ReservePort,
     Start,
     Submit,
+    Tell,
     Terminate,
     Wake,
 )
 
 SIGTERM = 15
+WAITS_S = 3.0  # a round that forms without delay says nothing
 
 
 def begin(settings: Settings, at: float) -> Step:
@@ -61,6 +63,7 @@ def _advance(s: NodeState, at: float) -> Step:
         _obsolete,
         _ladder,
         _leave,
+        _unheard,
         _outside,
         _campaign,
         _report,
@@ -69,6 +72,7 @@ def _advance(s: NodeState, at: float) -> Step:
         _enter_round,
         _over,
         _placeless,
+        _waiting,
         _stalled,
     ):
         if s.exiting:
@@ -129,15 +133,30 @@ def _leave(s: NodeState, at: float, out: list[Action]) -> NodeState:
     return replace(s, exiting=True)
 
 
+def _unheard(s: NodeState, at: float, out: list[Action]) -> NodeState:
+    """Under hold: wait for a silent store as long as ranks live, and without them as one who is outside waits."""
+    if s.away_since is None or s.ranks is not Ranks.NONE:
+        return s
+    until = s.away_since + s.settings.patience_s
+    if at >= until:
+        return _unreached(s, out)
+    out.append(Wake(until, "the store is silent"))
+    return s
+
+
+def _unreached(s: NodeState, out: list[Action]) -> NodeState:
+    code = UNKNOWN if s.round else NO_STORE
+    what = "the outcome of the job is unknown" if s.round else "the group could not be formed"
+    out.append(Exit(code, f"the store could not be reached for {s.settings.patience_s:g} s: {what}", False))
+    return replace(s, exiting=True)
+
+
 def _outside(s: NodeState, at: float, out: list[Action]) -> NodeState:
     if s.joined or s.ranks is not Ranks.NONE:
         return s
     until = s.out_since + s.settings.patience_s
     if at >= until and not s.pending:
-        code = UNKNOWN if s.round else NO_STORE
-        what = "the outcome of the job is unknown" if s.round else "the group could not be formed"
-        out.append(Exit(code, f"the store could not be reached for {s.settings.patience_s:g} s: {what}", False))
-        return replace(s, exiting=True)
+        return _unreached(s, out)
     if s.pending or at < s.not_before:
         return s
     if not s.inc:
@@ -192,6 +211,13 @@ def _member(s: NodeState) -> bool:
     return s.roster.round == s.job.job.round and s.roster.place(s.settings.node, s.inc) is not None
 
 
+def _apart(s: NodeState) -> bool:
+    """Tell whether the running round in view is known to run without this incarnation."""
+    if s.job is None or s.job.job.phase is not Phase.RUNNING or s.roster is None:
+        return False
+    return s.roster.round == s.job.job.round and not _member(s)
+
+
 def _stop(s: NodeState, at: float, out: list[Action]) -> NodeState:
     """R(n) → S(n), as a member whose own ranks failed or who leaves; again until something newer is seen."""
     if s.job is None or not _member(s) or not _free(s, at, Kind.STOP.value):
@@ -214,6 +240,8 @@ def _answer(s: NodeState, at: float, out: list[Action]) -> NodeState:
         return s
     job = s.job.job
     want = {Phase.STOPPING: job.round + 1, Phase.FORMING: job.round}.get(job.phase, 0)
+    if _apart(s):
+        want = job.round  # it had not answered in time, and can join all the same
     if want <= s.ready or s.words or _undescribed(s) or "collect" in s.pending:
         return s
     record = replace(s.settings.record, inc=s.inc, ready=Round(want))
@@ -274,9 +302,9 @@ def _over(s: NodeState, at: float, out: list[Action]) -> NodeState:
 def _placeless(s: NodeState, at: float, out: list[Action]) -> NodeState:
     """Static: end where another living node has the place asked for; a lease later it is no dead one's trace."""
     place, roster = s.settings.record.place, s.roster
-    if place == NO_PLACE or s.job is None or not s.joined or s.job.job.phase is not Phase.RUNNING:
+    if place == NO_PLACE or s.job is None or not s.joined:
         return s
-    if roster is None or roster.round != s.job.job.round or _member(s):
+    if roster is None or not _apart(s):
         return s
     holder = next((m for m in roster.members if m.place == place), None)
     if holder is None:
@@ -287,6 +315,33 @@ def _placeless(s: NodeState, at: float, out: list[Action]) -> NodeState:
         return s
     why = f"--node-rank {place} is held by {holder.node} ({holder.address}), whose agent is alive"
     return _give_up(s, f"{why}; give this node another one, or another --master-port if it is of another job", out)
+
+
+def _waiting(s: NodeState, at: float, out: list[Action]) -> NodeState:
+    """Say once in a round what this node waits for: the leader alone knows for whom, and says it where it runs."""
+    if s.job is None or not s.joined or s.leaving or s.ranks is not Ranks.NONE or s.leader is None:
+        return s
+    job = s.job.job
+    where, until, n = (job.phase, job.round), s.stands_since, job.round
+    if job.phase is Phase.FORMING and not s.leading:
+        until += WAITS_S
+        leader = s.leader.value.rpartition(b"@")[0].decode("utf-8", "replace")[:64]
+        wanted = f"{job.min_nodes}" if job.min_nodes == job.max_nodes else f"{job.min_nodes} to {job.max_nodes}"
+        why = f"round {n} waits for nodes, {wanted} are wanted; node {leader} leads and says which are there"
+    elif _apart(s):
+        count = count_of(job.flaps, s.settings.node, s.settings.record.machine)
+        why = f"this node stands by: round {n} runs on others"
+        if count >= FLAPS:
+            why = f"{why}; it has ended {count} rounds by coming and going, and is taken in when others are too few"
+    else:
+        return s
+    if s.waits == where:
+        return s
+    if at < until:
+        out.append(Wake(until, "nodes are waited for"))
+        return s
+    out.append(Tell(why))
+    return replace(s, waits=where)
 
 
 def _stalled(s: NodeState, at: float, out: list[Action]) -> NodeState:

@@ -5,16 +5,20 @@ Called by ``node_take.py`` with the answer to every re-read of an agent that has
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ..rendezvous import writes
 from ..rendezvous.membership import Over, disagreement, standing
 from ..rendezvous.records import Incarnation, Job, Terms, decode_job, decode_node, decode_terms
+from ..rendezvous.replacing import replace
 from ..rendezvous.snapshot import opened
 from ..rendezvous.store import KeyValue
 from ..rendezvous.writes import Begin, Kind
 from .node_state import NodeState
 from .node_words import Action, Exit, Rereading, RevokeOld, Submit, Wake
+
+if TYPE_CHECKING:
+    from ..rendezvous.mirrored import Mirrored
 
 AGAIN_S = 0.2  # pause before a write or read of unknown outcome is tried again
 USAGE = 2
@@ -45,7 +49,16 @@ def enter(s: NodeState, event: Rereading) -> Step:
     if s.seen and (job is None or job.round < s.seen):
         why = f"the store has lost the run (it had reached round {s.seen}): the outcome of the job is unknown"
         return end(s, why, UNKNOWN)
-    how = standing(job, cfg.begin if not s.launch else replace(cfg.begin, launch=s.launch), cfg.fresh)
+    kept = cfg.kept.run if job is None else None
+    if job is None and cfg.kept.refused:
+        return end(s, cfg.kept.refused, cfg.kept.code)
+    if kept is not None:
+        from ..rendezvous.mirrored import go_on
+
+        how = go_on(kept, cfg.begin, cfg.fresh)
+        job = kept.job
+    else:
+        how = standing(job, cfg.begin if not s.launch else replace(cfg.begin, launch=s.launch), cfg.fresh)
     if isinstance(how, Over):
         # Without launch ids a late agent of this launch looks like a new launch: only who has seen the job is of it.
         known = bool(cfg.begin.launch) or s.seen > 0
@@ -59,12 +72,19 @@ def enter(s: NodeState, event: Rereading) -> Step:
         return _taken(s, event.node, event.at)
     record = replace(cfg.record, inc=s.inc, ready=how.ready)
     mod = 0 if event.job is None else event.job.mod_revision
-    write = writes.join(cfg.keys, s.own, record, mod, _begin(s, how.new))
+    write = writes.join(cfg.keys, s.own, record, mod, _begin(s, how.new, kept))
     return replace(s, pending=s.pending | {Kind.JOIN.value}, ready=how.ready), (Submit(write),)
 
 
-def _begin(s: NodeState, new: Job | None) -> Begin | None:
-    return None if new is None else Begin(new, Terms(s.settings.node, s.settings.terms))
+def _begin(s: NodeState, new: Job | None, kept: Mirrored | None) -> Begin | None:
+    if new is None:
+        return None
+    begin = Begin(new, Terms(s.settings.node, s.settings.terms))
+    if kept is None:
+        return begin
+    from ..rendezvous.mirrored import entries
+
+    return begin._replace(history=entries(kept.history), roster=kept.roster)
 
 
 def _refused(s: NodeState, terms: KeyValue | None) -> Step | None:

@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
-import hashlib
+import json
 import os
 import stat
 from pathlib import Path
 from typing import NamedTuple
+
+try:
+    from _blake2 import blake2b  # where hashlib has it from, which brings OpenSSL: 3 ms of every start
+except ImportError:
+    from hashlib import blake2b
 
 from . import proc
 from .linux import boottime
 
 _DYING_S = 1.0  # what was killed a moment ago is still alive for one
 LOCKS = Path("/tmp")  # noqa: S108 - the one place all starts on a node share; owner and mode are checked
+_MOST = 4096  # bytes that a lock holds
 _LOOK_EVERY_S = 0.02  # flock has no event to wait for; only while an old guardian finishes
 
 
@@ -48,7 +54,7 @@ class NodeLock(NamedTuple):
     @property
     def tag(self) -> str:
         """Name run and node in letters that suit file and cgroup names."""
-        return hashlib.sha256(f"{self.run_id}\0{self.node}".encode()).hexdigest()[:16]
+        return blake2b(f"{self.run_id}\0{self.node}".encode(), digest_size=8).hexdigest()
 
     async def acquire(self, bound_s: float = 40.0) -> int:
         """Return the lock's file; waits while an old guardian finishes. NodeLockError says why it cannot be had."""
@@ -66,7 +72,7 @@ class NodeLock(NamedTuple):
 
     async def _wait(self, fd: int, path: Path, busy_s: float, end_s: float) -> None:
         while not _try_lock(fd):
-            holder = os.pread(fd, 100, 0).decode("ascii", "replace").split()
+            holder = os.pread(fd, 100, 0).partition(b"\n")[0].decode("ascii", "replace").split()
             if len(holder) == 2 and holder[0].isdigit():
                 pid = int(holder[0])
                 if boottime() >= busy_s and proc.alive(pid) and proc.start_ticks(pid) == holder[1]:
@@ -82,7 +88,47 @@ class NodeLock(NamedTuple):
                 )
             await asyncio.sleep(_LOOK_EVERY_S)
         os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()} {proc.start_ticks(os.getpid())}\n".encode(), 0)
+        name = json.dumps([self.run_id, self.node])
+        os.pwrite(fd, f"{os.getpid()} {proc.start_ticks(os.getpid())}\n{name}\n".encode(), 0)
+
+
+class Holder(NamedTuple):
+    """An agent that lives and has a node's lock; ``start`` tells its pid from a later one, ``keeper`` may be 0."""
+
+    run_id: str
+    node: str
+    agent: int
+    start: str
+    keeper: int
+
+
+def holders(base: Path = LOCKS) -> tuple[Holder, ...]:
+    """Return this user's agents on this machine, by run and node."""
+    found = [_holder(path) for path in lock_folder(base).glob("*.lock")]
+    return tuple(sorted(holder for holder in found if holder is not None))
+
+
+def _holder(path: Path) -> Holder | None:
+    """Read who wrote a lock, if it is an agent that lives."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        first, _, second = os.read(fd, _MOST).partition(b"\n")
+        pid, start = first.decode("ascii").split()
+        run_id, node = json.loads(second)
+        agent = int(pid)
+    except (OSError, ValueError, TypeError):
+        return None
+    finally:
+        os.close(fd)
+    if not (isinstance(run_id, str) and isinstance(node, str) and proc.alive(agent)):
+        return None
+    parent = proc.parent(agent)
+    command = proc.read(f"/proc/{agent}/cmdline")
+    keeper = parent if command and proc.read(f"/proc/{parent}/cmdline") == command else 0
+    return Holder(run_id, node, agent, start, keeper) if proc.start_ticks(agent) == start else None
 
 
 def _try_lock(fd: int) -> bool:

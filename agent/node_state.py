@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..health.evidence import Fact, Left
 from ..rendezvous.keys import Keys
-from ..rendezvous.records import Cause, Incarnation, Job, Node, NodeId, Roster, Round
+from ..rendezvous.records import Cause, Incarnation, Job, Node, NodeId, Phase, Roster, Round
 from ..rendezvous.store import KeyValue
 from ..rendezvous.writes import Own, Seen
+
+if TYPE_CHECKING:
+    from ..rendezvous.mirrored import Mirrored
 
 
 class Ranks(Enum):
@@ -20,8 +24,15 @@ class Ranks(Enum):
     DYING = "being stopped"
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Kept(NamedTuple):
+    """What stands beside the checkpoints, for a run that the store does not know; or why that cannot be told."""
+
+    run: Mirrored | None = None
+    refused: str = ""
+    code: int = 0  # what the command returns then
+
+
+class Settings(NamedTuple):
     """What does not change in the life of an agent."""
 
     keys: Keys
@@ -35,6 +46,7 @@ class Settings:
     stall_s: float = 86400.0  # how long the run may stand where a leader must take it on: above all that one waits for
     terms: tuple[tuple[str, str], ...] = ()  # what all nodes must be given alike: (what, value) in words
     master: tuple[str, int] | None = None  # where rank 0's store is in every round (static)
+    kept: Kept = Kept()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +84,12 @@ class NodeState:
     leave_by: float = 0.0
     pending: frozenset[str] = frozenset()
     not_before: float = 0.0  # no write or read before this time: pause after an unknown outcome
+    away_since: float | None = None  # under hold: since when the store has been silent and no rank has lived
     out_since: float = 0.0  # since when this agent has been without a lease
     holder: KeyValue | None = None  # another machine's agent that holds this node's name
     held_since: float = 0.0
     campaign_at: float = 0.0
+    waits: tuple[Phase, Round] | None = None  # where this node has last said what it waits for
     exiting: bool = False
 
     @property

@@ -5,11 +5,10 @@ Nothing is decided here beyond what the event itself says; a write whose outcome
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ..health.evidence import Fact, Fault, Fenced, GuardianDied, Left, RankExit, StartError, Told
 from ..rendezvous.errors import BadRecord
 from ..rendezvous.records import Cause, Incarnation, Round, decode_job, decode_node, decode_roster
+from ..rendezvous.replacing import replace
 from ..rendezvous.snapshot import opened
 from ..rendezvous.store import KeyValue, TxnResult
 from ..rendezvous.writes import Kind, Seen
@@ -38,6 +37,8 @@ from .node_words import (
     RosterRead,
     Started,
     StartFailed,
+    StoreAway,
+    StoreBack,
     Tick,
     Watch,
     Wrote,
@@ -67,6 +68,10 @@ def take(s: NodeState, event: Event) -> Step:
             return _wrote(s, event)
         case LeaseLost():
             return _lease_lost(s, event.at), ()
+        case StoreAway():
+            return replace(s, away_since=event.at), ()
+        case StoreBack():
+            return replace(s, away_since=None), ()
         case PortReserved(round=n, address=address):
             return replace(_done(s, "port"), port=(n, address)), ()
         case PortFailed(round=n, what=what):
@@ -122,7 +127,8 @@ def _ranks(
                 pids = ", ".join(str(p) for p in survivors)
                 s = replace(s, exiting=True)
                 return s, (Exit(UNKNOWN, f"processes {pids} do not die from SIGKILL; reboot this node", False),)
-            return replace(s, ranks=Ranks.NONE, alive=frozenset(), kill_at=0.0), ()
+            away = None if s.away_since is None else event.at  # patience begins when no rank lives
+            return replace(s, ranks=Ranks.NONE, alive=frozenset(), kill_at=0.0, away_since=away), ()
         case FencedHere():
             s = replace(s, ranks=Ranks.NONE, alive=frozenset(), kill_at=0.0)
             return (s if s.finished else _break(s, "fenced", Fenced(since))), acknowledge
@@ -202,6 +208,7 @@ def _lease_lost(s: NodeState, at: float) -> NodeState:
         reported=True,
         recorded=True,
         pending=frozenset(),
+        away_since=None,
         out_since=at,
     )
 

@@ -1,7 +1,6 @@
 """Events and actions of the node machine: plain values, each with when or why. See ``node.py``."""
 
-from __future__ import annotations
-
+# Annotations are evaluated here: a named tuple is made sooner from types than from their names.
 from typing import NamedTuple
 
 from ..health.evidence import Fact
@@ -65,6 +64,18 @@ class Wrote(NamedTuple):
 
 class LeaseLost(NamedTuple):
     """The store says that the lease is gone."""
+
+    at: float
+
+
+class StoreAway(NamedTuple):
+    """Ranks are held, and by now they would have been killed if they were not: the store is silent."""
+
+    at: float
+
+
+class StoreBack(NamedTuple):
+    """It answers again."""
 
     at: float
 
@@ -163,6 +174,8 @@ Event = (
     | RosterRead
     | Wrote
     | LeaseLost
+    | StoreAway
+    | StoreBack
     | PortReserved
     | PortFailed
     | LeaveAsked
@@ -258,6 +271,12 @@ class Wake(NamedTuple):
     reason: str
 
 
+class Tell(NamedTuple):
+    """Tell people on this node what it waits for."""
+
+    sentence: str
+
+
 class Exit(NamedTuple):
     """End the command with ``code``; ``revoke`` the lease first."""
 
@@ -281,5 +300,6 @@ Action = (
     | Collect
     | Lead
     | Wake
+    | Tell
     | Exit
 )

@@ -1,11 +1,13 @@
-"""The agent's own lines, taken from the first moment on and written once structlog is there.
+"""The agent's own lines, taken from the first moment on and written a moment later, once structlog is there.
 
 structlog costs as much to import as the rest of the agent: it is loaded after the first ranks have started, or after a
-moment of waiting; lines said before are kept with the time at which they were said.
+moment of waiting. Lines are kept with the time at which they were said, and ranks that start again come before them:
+they and the threads that write them would take the cores that the ranks need.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,31 +19,33 @@ if TYPE_CHECKING:
     from .logs import Logger
 
 
+LATER_S = 0.05  # a restart of one node takes less; whatever nobody waits for comes after it
+
+
 class Notes:
-    """Lines for people (``say``) and for machines (events.jsonl in the run directory)."""
+    """Lines for people (``say``) and for machines (events.jsonl in the run directory). For the loop's own thread."""
 
     def __init__(self, say: Callable[[str], None], run_dir: Path, files: FileThread, level: str) -> None:
         self._say = say
         self._path = run_dir / "events.jsonl"
         self._files = files
         self._level = level
-        self._early: list[tuple[str, dict[str, object]]] = []
+        self._kept: list[tuple[str, dict[str, object]]] = []
+        self._loop = asyncio.get_running_loop()
         self._logger: Logger | None = None
 
     def line(self, event: str, **fields: object) -> None:
-        """Note an event with its fields."""
+        """Note an event with its fields; it is written within ``LATER_S``, or by ``write``."""
+        if self._logger is not None and not self._kept:
+            self._loop.call_later(LATER_S, self.write)
+        self._kept.append((event, {**fields, "at": time.time()}))
+
+    def write(self) -> None:
+        """Write what was kept; the first time structlog is loaded for it."""
         if self._logger is None:
-            self._early.append((event, {**fields, "at": time.time()}))
-        else:
-            self._logger.info(event, **fields)
+            from .logs import EventFile, configure
 
-    def open(self) -> None:
-        """Load structlog and write what was kept. Once; later calls do nothing."""
-        if self._logger is not None:
-            return
-        from .logs import EventFile, configure
-
-        self._logger = configure(self._say, EventFile(self._path, self._files).keep, self._level)
-        for event, fields in self._early:
+            self._logger = configure(self._say, EventFile(self._path, self._files).keep, self._level)
+        kept, self._kept = self._kept, []
+        for event, fields in kept:
             self._logger.info(event, **fields)
-        self._early.clear()

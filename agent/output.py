@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 
 from .console import STALL_S, Lane
 from .follow import STDERR, STDOUT, Bell, Drain, Follow, Follower, GiveUp, Request, Source, Stop
@@ -45,8 +45,10 @@ class Console:
         """Write the agent's own words, on lines of their own. From any thread; never blocks."""
         self._lanes[stream].say(text.encode(errors="backslashreplace"))
 
-    async def drain(self) -> bool:
+    def drain(self) -> Coroutine[object, object, bool]:
         """Show all that is in the files now and stop following them; True when the last byte has been written.
+
+        Asked for by the call itself: files that are followed after it are not meant, however late it is awaited.
 
         Call it when the ranks are reaped, before the report is printed; and once more after ``say``, before the
         process exits. A slow console is waited for; False, with a notice on the console, when neither a file nor the
@@ -55,6 +57,9 @@ class Console:
         loop = asyncio.get_running_loop()
         drain = Drain(loop, loop.create_future())
         self._ask(drain)
+        return self._drained(drain)
+
+    async def _drained(self, drain: Drain) -> bool:
         seen = -1
         while not drain.done.done() and seen != (seen := self._moved()):
             await asyncio.wait({drain.done}, timeout=self._stall_s)

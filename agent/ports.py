@@ -141,8 +141,8 @@ def reserve_port(address: str) -> int:
     hands it to nobody who asks for "any port", and refuses a plain bind; TCPStore binds with SO_REUSEADDR and may.
     """
     try:
-        family, _, _, _, where = socket.getaddrinfo(
-            address, 0, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST | socket.AI_PASSIVE
+        family, _, _, _, where = socket.getaddrinfo(  # text would load the codec of international names
+            address.encode(), 0, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST | socket.AI_PASSIVE
         )[0]
         with socket.socket(family, socket.SOCK_STREAM) as server:
             server.settimeout(TIMEOUT_S)

@@ -36,7 +36,7 @@ _CANNOT_RUN, _NOT_FOUND = 126, 127  # as a shell's
 
 
 class Order:
-    """How to start one rank; ``env`` is relative to the guardian's environment, None unsets."""
+    """How to start one rank; ``env`` is relative to what the guardian was started with, None unsets."""
 
     __slots__ = ("argv", "cwd", "env", "inc", "local_rank", "round", "stderr", "stdin", "stdout")
 
@@ -63,8 +63,8 @@ class Order:
         self.stdin = stdin
 
 
-def become(order: Order, guardian: int, errors: int, group: str | None) -> NoReturn:
-    """Turn this fork of ``guardian`` into the rank; never returns, whatever happens."""
+def become(order: Order, guardian: int, errors: int, group: str | None, environ: Mapping[str, str]) -> NoReturn:
+    """Turn this fork of ``guardian``, whose environment is ``environ``, into the rank; never returns, come what may."""
     step = "start"
     number = errno.EINVAL
     try:
@@ -88,7 +88,7 @@ def become(order: Order, guardian: int, errors: int, group: str | None) -> NoRet
         if order.cwd is not None:
             os.chdir(order.cwd)
         step = "exec"
-        _exec(order.argv, _environment(order.env))
+        _exec(order.argv, _changed(environ, order.env))
     except OSError as error:
         number = error.errno or errno.EINVAL
     except (ValueError, TypeError, IndexError):
@@ -111,8 +111,8 @@ def _append(path: str | None, at: int) -> None:
         _place(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOCTTY | os.O_CLOEXEC, 0o600), at)
 
 
-def _environment(changes: Mapping[str, str | None]) -> dict[str, str]:
-    env = dict(os.environ)
+def _changed(environ: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    env = dict(environ)
     for name, value in changes.items():
         if value is None:
             env.pop(name, None)

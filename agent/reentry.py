@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple, cast
 
-from ..rendezvous.leader import Resumed, SelectResume
+from ..rendezvous.leader_words import Resumed, SelectResume
 from ..rendezvous.records import Outcome, ResumePoint, Round
 from .files import FileThread
 from .linux import boottime
@@ -35,7 +35,7 @@ class Entrance(NamedTuple):
         from .hook import BuiltIn, Care, Hook, HookError, HookRequest, find_resume_point, parse_hook
 
         care = Care(FileThread("hook"), spec.resume_timeout_s, self.spare, self.say)
-        request = HookRequest(spec.run_id, ask.attempt, spec.checkpoint_dir, ask.roster, _steps(ask.history))
+        request = HookRequest(spec.run_id, ask.attempt, spec.checkpoint_dir, ask.roster, steps(ask.history))
         try:
             hook: Hook
             if spec.resume_hook is not None:
@@ -66,7 +66,8 @@ def entry(raw: bytes) -> dict[str, object]:
     return cast("dict[str, object]", value) if isinstance(value, dict) else {}
 
 
-def _steps(history: tuple[tuple[Round, bytes], ...]) -> tuple[tuple[int, int | None], ...]:
+def steps(history: tuple[tuple[Round, bytes], ...]) -> tuple[tuple[int, int | None], ...]:
+    """Return each round of a history with the step it resumed from; None: from nothing."""
     out: list[tuple[int, int | None]] = []
     for n, raw in history:
         step = entry(raw).get("step")

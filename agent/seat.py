@@ -23,8 +23,9 @@ class Seat(NamedTuple):
     guardian: int  # the first guardian, started before the body
     guardian_fd: int
 
-    def set_deadline(self, deadline_s: float) -> None:
-        """Tell the keeper, the second fence, until when ranks may live."""
+    def set_lease(self, inc: int, deadline_s: float) -> None:
+        """Tell the keeper, the second fence, by which lease and until when ranks may live."""
+        self.page.set_lease(inc)
         before_s = self.page.deadline_s
         self.page.set(deadline_s)
         if deadline_s < before_s or before_s <= boottime():  # its timer does not look at the page by itself then

@@ -11,6 +11,14 @@ import sys
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..rendezvous.admission import Admit
+from ..rendezvous.membership import Order
+from ..rendezvous.records import StoreLoss
+
+if TYPE_CHECKING:
+    from ..rendezvous.budget import Bound
 
 DRIFT = 1e-3  # relative clock drift between this node and the store; generous, NTP slews by at most 5e-4 a side
 MARGIN_S = 0.25  # from the decision to kill to the first SIGKILL, on a busy machine
@@ -24,8 +32,7 @@ class Backend(str, Enum):
     MEMORY = "memory"  # one node, no server
 
 
-@dataclass(frozen=True, slots=True)
-class StoreAccess:
+class StoreAccess(NamedTuple):
     """How to be let in: TLS and password files, by path; nothing secret is held in a value that may be printed."""
 
     cacert: Path | None = None
@@ -35,8 +42,7 @@ class StoreAccess:
     password_file: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Embedded:
+class Embedded(NamedTuple):
     """An etcd of the job's own, on the machine that has the endpoint's address: its agent starts it (c10d, static)."""
 
     host: str  # as given: a name or an address; never decided by comparing names
@@ -84,10 +90,15 @@ class JobSpec:
     resume_timeout_s: float = 600.0  # for a choice of the resume point: digests of a large checkpoint take minutes
     connect_timeout_s: float = 10.0  # how long an etcd service that has never answered is tried
     grace_s: float = 30.0  # torchrun's; from SIGTERM to SIGKILL
+    store_loss: StoreLoss = StoreLoss.FENCE
+    admit: Admit = Admit.RESTART
+    admit_after_s: float = 60.0  # a round runs for so long before it is ended for a newcomer
+    rank_order: Order = Order.STICKY
 
     max_restarts: int = 0
     bound_restarts: bool = True  # False: --retry-budget was given and --max-restarts was not
-    retry_budget: tuple[tuple[str, int], ...] = ()
+    retry_budget: tuple[Bound, ...] = ()
+    on_event: tuple[str, ...] = field(default=(), repr=False)  # a command, or a URL alone, which may hold a token
 
     log_dir: Path | None = None  # None: a new one of this user's
     checkpoint_dir: Path | None = None
@@ -108,6 +119,12 @@ class JobSpec:
             raise SpecError("a run needs a name; give --rdzv-id NAME")
         if self.place is not None and not 0 <= self.place < self.max_nodes:
             raise SpecError(f"--node-rank {self.place} of {self.max_nodes} nodes; give 0 to {self.max_nodes - 1}")
+        if self.store_loss is StoreLoss.HOLD and self.min_nodes != self.max_nodes:
+            raise SpecError(
+                f"--on-store-loss=hold with {self.min_nodes}:{self.max_nodes} nodes: while one that is cut off holds "
+                "its ranks, the others could begin a round without it; give one number of nodes, or leave "
+                "--on-store-loss out, and ranks that are cut off are stopped in time"
+            )
         room, needed = self.fence_after_s, 2 * self.lease_ttl_s / KEEPALIVES_PER_TTL
         if room < needed:
             least = (self.kill_bound_s + MARGIN_S) / (1 - DRIFT - 2 / KEEPALIVES_PER_TTL)
@@ -115,6 +132,11 @@ class JobSpec:
                 f"a lease of {self.lease_ttl_s} s with a kill bound of {self.kill_bound_s:g} s would stop healthy "
                 f"ranks after one late renewal; give lease_ttl={int(least) + 1} or more, or a smaller kill_bound"
             )
+
+    @property
+    def least_others(self) -> int:
+        """How many nodes on other hosts there must be for this job to put a host in quarantine: its own are needed."""
+        return sys.maxsize if self.store_loss is StoreLoss.HOLD else self.min_nodes
 
     @property
     def fence_after_s(self) -> float:

@@ -14,13 +14,16 @@ MOST = 256  # characters of a value
 def terms(spec: JobSpec) -> tuple[tuple[str, str], ...]:
     """Return (what, value) pairs; their names read on in 'this node was given … , the run has …'."""
     least, most = spec.min_nodes, spec.max_nodes
-    budget = ",".join(f"{family}={limit}" for family, limit in spec.retry_budget)
+    budget = ",".join(bound.text for bound in spec.retry_budget)
     pairs = (
         ("--rdzv-backend", _backend(spec)),
         ("--nnodes", str(most) if least == most else f"{least}:{most}"),
         ("the script", _script(spec)),
         ("--max-restarts", str(spec.max_restarts) if spec.bound_restarts else "none"),
         ("--retry-budget", budget or "none"),
+        ("--on-store-loss", spec.store_loss.value),
+        ("--admit", spec.admit.value),
+        ("--rank-order", spec.rank_order.value),
         ("in --rdzv-conf a lease_ttl of", str(spec.lease_ttl_s)),
         ("in --rdzv-conf a kill_bound of", f"{spec.kill_bound_s:g}"),
     )

@@ -1,0 +1,104 @@
+"""Delivers occurrences to ``--on-event``: a command that reads JSON, or a URL that is posted to. An adapter.
+
+Beside the job and never in its way: each delivery is a child of its own, bounded in time, and whatever goes wrong is
+said once and harms nothing. A URL may hold a token: it goes to the child on stdin and is never shown. Loaded by
+``ledger.py`` when there is something to tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from .bounded_child import ChildTrouble, ask_child
+from .occurrences import Occurrence
+
+LIMIT_S = 10.0
+DEATH_S = 6.0  # beyond that, for a child that was killed
+MOST = 8  # at once: a job in a storm must not start processes without end
+POSTER = Path(__file__).with_name("poster.py")
+
+
+class Herald:
+    """Tells one listener. ``spare`` is called with the pids of all children that run, to be left alone by sweeps."""
+
+    def __init__(
+        self,
+        listener: tuple[str, ...],
+        run_id: str,
+        spare: Callable[[tuple[int, ...]], None],
+        say: Callable[[str], None],
+        limit_s: float = LIMIT_S,
+    ) -> None:
+        self._limit_s = limit_s
+        self._listener = listener
+        self._run_id = run_id
+        self._spare = spare
+        self._say = say
+        self._url = "://" in listener[0] and len(listener) == 1
+        self._pids: dict[object, tuple[int, ...]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._warned = False
+
+    def tell(self, occurrence: Occurrence) -> None:
+        """Begin to deliver; returns at once."""
+        if len(self._tasks) >= MOST:
+            self._warn(f"{MOST} deliveries run already; {occurrence.event.value} is not told")
+            return
+        at = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        task = asyncio.ensure_future(self._deliver(occurrence.as_json(self._run_id, at)))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def settle(self) -> None:
+        """Wait for what is under way: each delivery ends within its own limit."""
+        if self._tasks:
+            _, late = await asyncio.wait({*self._tasks}, timeout=self._limit_s + DEATH_S)
+            for task in late:
+                task.cancel()
+
+    async def _deliver(self, body: dict[str, object]) -> None:
+        question = json.dumps(body).encode() + b"\n"
+        argv = self._listener
+        if self._url:
+            argv = (sys.executable, "-I", str(POSTER), str(self._limit_s))
+            question = json.dumps({"url": self._listener[0], "body": body}).encode()
+        key = object()
+
+        def spare(pids: tuple[int, ...]) -> None:
+            self._pids[key] = pids
+            self._spare(tuple(pid for some in self._pids.values() for pid in some))
+
+        try:
+            reply = await ask_child(argv, question, timeout_s=self._limit_s, spare=spare, say=self._hear)
+        except ChildTrouble as error:
+            self._warn(str(error))
+            return
+        finally:
+            self._pids.pop(key, None)
+        if reply.status:
+            how = f"exit code {reply.status}" if reply.status > 0 else f"signal {-reply.status}"
+            self._warn(f"ended with {how}: {reply.last_words or 'it said nothing on stderr'}")
+
+    def _hear(self, line: str) -> None:
+        if not self._url:
+            self._say(f"--on-event says: {line}")
+
+    def _warn(self, what: str) -> None:
+        """Say once that a delivery failed; the job goes on all the same."""
+        if not self._warned:
+            self._warned = True
+            self._say(f"--on-event {shown(self._listener)} {what}; the job goes on, and later failures are not said")
+
+
+def shown(listener: tuple[str, ...]) -> str:
+    """Return the listener for a person: of a URL only its host, for the rest may be secret."""
+    if "://" in listener[0] and len(listener) == 1:
+        parts = urlsplit(listener[0])
+        return f"{parts.scheme}://{parts.hostname}"
+    return repr(listener[0])

@@ -1,0 +1,49 @@
+"""Who takes the signals of this command: at first the wait for the store and for the node's name, then the agent.
+
+Used by ``main.py`` alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING
+
+from . import node_words as words
+from .linux import boottime
+
+if TYPE_CHECKING:
+    from .loop import Agent
+
+
+LEAVE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+FORWARD = (signal.SIGUSR1, signal.SIGUSR2)
+LEAVE_SIGNAL = signal.SIGRTMIN + 7  # `remuster leave`; nobody else sends it
+
+
+class Signals:
+    """The handlers of this process. Each is set once: asyncio takes 0.1 ms for one, and no rank has started yet."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []  # what has ended the wait
+        self._work = asyncio.current_task()
+        self._agent: Agent | None = None
+        loop = asyncio.get_running_loop()
+        for number in (*LEAVE, LEAVE_SIGNAL):
+            loop.add_signal_handler(number, self._leave, number)
+        for number in FORWARD:
+            loop.add_signal_handler(number, self._forward, number)
+
+    def go_to(self, agent: Agent) -> None:
+        self._agent = agent
+
+    def _leave(self, number: int) -> None:
+        if self._agent is not None:
+            self._agent.post(words.LeaveAsked(boottime(), 0 if number == LEAVE_SIGNAL else number))
+        elif self._work is not None:
+            self.asked.append(number)
+            self._work.cancel()
+
+    def _forward(self, number: int) -> None:
+        if self._agent is not None:  # else there is no rank yet
+            self._agent.forward(number)
