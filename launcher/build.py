@@ -11,9 +11,12 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..agent.spec import JobSpec, SpecError, StoreAccess
+from ..rendezvous.admission import Admit
+from ..rendezvous.membership import Order
+from ..rendezvous.records import StoreLoss
 from . import files, meeting, values
 from .argv import Split
 from .devices import nproc
@@ -21,7 +24,10 @@ from .environment import Environment
 from .errors import UsageError
 from .given import Given, Setting
 
-ParseBudget = Callable[[str], tuple[tuple[str, int], ...]]  # raises ValueError with a sentence
+if TYPE_CHECKING:
+    from ..rendezvous.budget import Bound
+
+ParseBudget = Callable[[str], "tuple[Bound, ...]"]  # raises ValueError with a sentence
 LONGEST_LEASE_S = 86400  # a day; etcd refuses some numbers beyond, and nobody waits so long for a lost node
 START_METHODS = ("spawn", "fork", "forkserver")  # torchrun's, of Python's multiprocessing
 
@@ -45,7 +51,7 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
     files.script(split.script, module, no_python)
     python = files.interpreter(env.python_exec) if env.python_exec else sys.executable
     where = meeting.choose(meeting.Asked(given, conf, env, least, most, notes))
-    access = _access(where.access, given.origin("rdzv-conf"), conf.values.get("protocol"))
+    access = store_access(where.access, given.origin("rdzv-conf"), conf.values.get("protocol"))
     prefix = where.access.get("prefix", Setting("/remuster/", ""))
     restarts, budget = given.text("max-restarts"), given.text("retry-budget")
     try:
@@ -76,13 +82,18 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
             ),
             kill_bound_s=_seconds(conf, "kill_bound", "3"),
             last_call_timeout_s=_seconds(conf, "last_call_timeout", "30"),
-            join_timeout_s=_seconds(conf, "join_timeout", "600"),
+            join_timeout_s=_join_timeout(given, conf),
             resume_timeout_s=_seconds(conf, "resume_timeout", "600"),
             connect_timeout_s=_seconds(conf, "connect_timeout", "10"),
+            store_loss=_store_loss(given),
+            admit=_admit(given),
+            admit_after_s=_seconds(conf, "admit_after", "60"),
+            rank_order=_rank_order(given, where.place),
             max_restarts=values.whole(given.origin("max-restarts"), _text(given, "max-restarts", "0"), 0),
             bound_restarts=restarts is not None or budget is None,
             retry_budget=() if budget is None else _budget(given.origin("retry-budget"), budget, parse_budget),
             resume_hook=_hook(given),
+            on_event=_on_event(given),
         )
     except SpecError as error:
         raise UsageError(str(error)) from None
@@ -112,6 +123,47 @@ def _check_idle(given: Given) -> None:
         raise UsageError(
             f"{given.origin('start-method')} is {method!r}; give {', '.join(START_METHODS)}, or leave it out"
         )
+
+
+def _store_loss(given: Given) -> StoreLoss:
+    text = _text(given, "on-store-loss", StoreLoss.FENCE.value)
+    try:
+        return StoreLoss(text)
+    except ValueError:
+        raise UsageError(f"{given.origin('on-store-loss')} is {text!r}; give fence or hold") from None
+
+
+def _admit(given: Given) -> Admit:
+    text, origin = _text(given, "admit", Admit.RESTART.value), given.origin("admit")
+    if text not in {choice.value for choice in Admit}:
+        raise UsageError(f"{origin} is {text!r}; give restart, now or checkpoint")
+    if text == Admit.CHECKPOINT.value and given.text("checkpoint-dir") is None:
+        raise UsageError(
+            f"{origin} is checkpoint, and nothing says where the checkpoints are; give --checkpoint-dir DIR as well, "
+            f"or {origin} now"
+        )
+    return Admit(text)
+
+
+def _rank_order(given: Given, place: int | None) -> Order:
+    text, origin = _text(given, "rank-order", Order.STICKY.value), given.origin("rank-order")
+    if text not in {choice.value for choice in Order}:
+        raise UsageError(f"{origin} is {text!r}; give sticky or hostname")
+    if text == Order.HOSTNAME.value and place is not None:
+        raise UsageError(f"{origin} is hostname, and static nodes stand by their --node-rank; leave {origin} out")
+    return Order(text)
+
+
+def _join_timeout(given: Given, conf: values.Conf) -> float:
+    """Return how long to wait for enough nodes: two names for one time."""
+    text, origin = given.text("rdzv-timeout"), given.origin("rdzv-timeout")
+    by_conf = _seconds(conf, "join_timeout", "600")
+    if text is None:
+        return by_conf
+    asked = values.seconds(origin, text)
+    if "join_timeout" in conf.values and asked != by_conf:
+        raise UsageError(f"{origin} is {asked:g} s and join_timeout in --rdzv-conf {by_conf:g} s; give one of them")
+    return asked
 
 
 def _checkpoint_dir(given: Given, notes: list[str]) -> Path | None:
@@ -149,11 +201,18 @@ def _seconds(conf: values.Conf, key: str, default: str) -> float:
     return values.seconds(f"{key} in --rdzv-conf", conf.values.get(key, default))
 
 
-def _budget(origin: str, text: str, parse: ParseBudget) -> tuple[tuple[str, int], ...]:
+def _budget(origin: str, text: str, parse: ParseBudget) -> tuple[Bound, ...]:
     try:
         return parse(text)
     except ValueError as error:
-        raise UsageError(f"{origin} is {text!r}: {error}; write FAMILY=N, several with commas between") from None
+        raise UsageError(
+            f"{origin} is {text!r}: {error}; write FAMILY=N or FAMILY=N/WINDOW, several with commas between"
+        ) from None
+
+
+def _on_event(given: Given) -> tuple[str, ...]:
+    text = given.text("on-event")
+    return () if text is None else files.listener(given.origin("on-event"), text)
 
 
 def _run_id(given: Given, env: Environment, where: meeting.Meeting, notes: list[str]) -> str:
@@ -172,7 +231,7 @@ def _run_id(given: Given, env: Environment, where: meeting.Meeting, notes: list[
     return made
 
 
-def _access(found: Mapping[str, Setting], conf: str, protocol: str | None) -> StoreAccess:
+def store_access(found: Mapping[str, Setting], conf: str, protocol: str | None) -> StoreAccess:
     """Check how a service is entered; ``conf`` is how --rdzv-conf was given."""
     cacert, cert, key, username, password = (
         found.get(name) for name in ("cacert", "cert", "key", "username", "password_file")

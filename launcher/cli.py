@@ -9,6 +9,7 @@ import contextlib
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ..agent.spec import JobSpec
 from .argv import split
@@ -16,6 +17,9 @@ from .environment import read
 from .errors import UsageError
 from .flags import BY_NAME
 from .given import Given
+
+if TYPE_CHECKING:
+    from ..rendezvous.budget import Bound
 
 USAGE = 2  # exit code: the command cannot mean anything
 
@@ -63,7 +67,7 @@ def _version() -> str:
     return f"remuster {face.__version__}"
 
 
-def _parse_budget(text: str) -> tuple[tuple[str, int], ...]:
+def _parse_budget(text: str) -> tuple[Bound, ...]:
     from ..health.classes import families
     from ..rendezvous.budget import parse
 

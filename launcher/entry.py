@@ -6,11 +6,15 @@ body in the agent's process.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+import gc
+import os
+import sys
 
-from ..agent.keeper import run
-
+TYPE_CHECKING = False  # typing's own costs 4 ms; checkers know the bare name
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn
+
     from ..agent.seat import Seat
     from ..agent.spec import JobSpec
 
@@ -18,14 +22,33 @@ DEFECT = 70  # exit code: neither the job's fault nor the command line's
 
 
 def main() -> NoReturn:
-    """Run the command in this process and end it with the job's exit code."""
+    """Run the command in this process and end it with the job's exit code, or with a sub-command's."""
+    if len(sys.argv) > 1 and sys.argv[1].isalpha():  # few scripts are called so, and no option
+        from . import commands
+
+        name = commands.chosen(sys.argv[1:], os.path.lexists)
+        if name is not None:
+            sys.exit(_unless_defect(lambda: commands.run(name, sys.argv[2:], os.environ)))
+    gc.disable()  # nothing that a start allocates is garbage; keeper and agent turn it on when they have time
+    from ..agent.keeper import run
+
     run(body)
+
+
+def _unless_defect(work: Callable[[], int]) -> int:
+    try:
+        return work()
+    except Exception:
+        import traceback
+
+        traceback.print_exc()
+        print("remuster: this is a defect in remuster; please report it with the lines above", file=sys.stderr)
+        return DEFECT
 
 
 def _import_asyncio() -> None:
     """Import asyncio without its TLS, which nothing here uses (gRPC brings its own): a tenth of the start's imports."""
     import importlib
-    import sys
 
     had = sys.modules.get("ssl")
     sys.modules["ssl"] = None  # type: ignore[assignment]  # the import system's word for absent; asyncio copes
@@ -40,11 +63,6 @@ def _import_asyncio() -> None:
 
 def body(seat: Seat) -> int:
     """Parse the command line and run this node's agent; return the exit code."""
-    import gc
-    import os
-    import sys
-
-    gc.disable()  # nothing that the start allocates is garbage; the agent turns it on when its ranks run
     from . import cli
 
     def start(spec: JobSpec) -> int:
@@ -53,11 +71,4 @@ def body(seat: Seat) -> int:
 
         return run_agent(spec, seat)
 
-    try:
-        return cli.run(sys.argv[1:], os.environ, start)
-    except Exception:
-        import traceback
-
-        traceback.print_exc()
-        print("remuster: this is a defect in remuster; please report it with the lines above", file=sys.stderr)
-        return DEFECT
+    return _unless_defect(lambda: cli.run(sys.argv[1:], os.environ, start))

@@ -6,7 +6,6 @@ Only looks, but for a directory that is asked for and absent, which is made. Cal
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 from .errors import UsageError
@@ -23,6 +22,12 @@ def here() -> str:
         raise UsageError(f"the current directory cannot be used: {error.strerror}; cd to one that exists") from None
 
 
+def _which(program: str) -> str | None:
+    import shutil  # and compression with it, 2 ms: only where a program is named
+
+    return shutil.which(program)
+
+
 def script(name: str, module: bool, no_python: bool) -> None:
     """Refuse a script that cannot be started. A module is looked for by the ranks' Python, not by this one."""
     if module and no_python:
@@ -31,7 +36,7 @@ def script(name: str, module: bool, no_python: bool) -> None:
         if not name or name.startswith("."):
             raise UsageError(f"{name!r} is no module's name; write it as after python -m")
     elif no_python:
-        found = shutil.which(name)
+        found = _which(name)
         if found is None:
             raise UsageError(f"no program {name!r} that can be run{_why_not(name)}")
         _check_first_line(name, found)
@@ -72,7 +77,7 @@ def _check_first_line(name: str, path: str) -> None:
 
 def program(name: str, text: str) -> str:
     """Return the program ``text`` as an absolute path."""
-    found = shutil.which(text)
+    found = _which(text)
     if found is None:
         raise UsageError(f"{name} is {text!r}, which is no program that can be run; correct it, or leave it out")
     return str(Path(here(), found))
@@ -80,7 +85,7 @@ def program(name: str, text: str) -> str:
 
 def interpreter(python: str) -> str:
     """Return the program that PYTHON_EXEC names."""
-    found = shutil.which(python)
+    found = _which(python)
     if found is None:
         raise UsageError(f"PYTHON_EXEC is {python!r}, and there is no such program; correct or unset it")
     return found
@@ -168,8 +173,38 @@ def hook(name: str, text: str) -> str:
         parsed = parse_hook(text)
     except HookError as error:
         raise UsageError(f"{name}: {error}") from None
-    if isinstance(parsed, Command) and shutil.which(parsed.argv[0]) is None:
+    if isinstance(parsed, Command) and _which(parsed.argv[0]) is None:
         raise UsageError(
             f"{name}: no program {parsed.argv[0]!r} that can be run; write module:function, or a command that is there"
         )
     return text
+
+
+def listener(name: str, text: str) -> tuple[str, ...]:
+    """Return what is told of events: a command whose program is there, or a URL alone; it is not shown, for a token."""
+    if text.lower().startswith(("http://", "https://")):
+        from urllib.parse import urlsplit
+
+        try:
+            parts = urlsplit(text)
+            good = parts.hostname and parts.port != 0 and parts.username is None  # a port that is none raises
+        except ValueError:
+            good = False
+        if not good or not text.isprintable() or not text.isascii() or " " in text:
+            raise UsageError(f"{name} is a URL that cannot be used; write http://HOST/PATH or https://HOST/PATH")
+        return (text,)
+    import shlex
+
+    try:
+        argv = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"{name} is {text!r}, which is not a command line ({error}); check its quotes") from None
+    if not argv:
+        raise UsageError(f"{name} is empty; give a command or a URL, or leave it out")
+    found = _which(argv[0])
+    if found is None:
+        if "://" in argv[0]:
+            raise UsageError(f"{name} is a URL of another kind than http; write http://HOST/PATH or https://HOST/PATH")
+        raise UsageError(f"{name}: no program {argv[0]!r} that can be run{_why_not(argv[0])}")
+    _check_first_line(argv[0], found)
+    return (str(Path(here(), found)), *argv[1:])

@@ -57,6 +57,23 @@ FLAGS: tuple[Flag, ...] = (
         "else cpu). Default 1.",
         metavar="N|auto|gpu|cpu",
     ),
+    Flag(
+        "admit",
+        Group.NODES,
+        "When a node that stands by makes a group of fewer than MAX nodes grow: restart (when the round ends by "
+        "itself), now (the round is ended for it, free of charge), checkpoint (as now, right after the next "
+        "checkpoint). Default restart.",
+        metavar="restart|now|checkpoint",
+        ours=True,
+    ),
+    Flag(
+        "rank-order",
+        Group.NODES,
+        "In which order the nodes' ranks are numbered: sticky (who stays keeps its place), or hostname (by name in "
+        "every round, node2 before node10). Default sticky.",
+        metavar="sticky|hostname",
+        ours=True,
+    ),
     Flag("standalone", Group.NODES, "One node that needs no server. The default when only one node is asked for."),
     Flag("local-addr", Group.NODES, "The address at which the other nodes reach this one.", metavar="ADDR"),
     Flag("role", Group.NODES, "Name of the ranks' role, in ROLE_NAME and in the output's prefix.", metavar="NAME"),
@@ -87,12 +104,20 @@ FLAGS: tuple[Flag, ...] = (
         Group.MEETING,
         "lease_ttl=15 (s until a silent node is given up), kill_bound=3 (s from SIGKILL to gone), "
         "last_call_timeout=30 (s to wait for more than MIN nodes), join_timeout=600 (s to wait for MIN), "
+        "admit_after=60 (s that a round runs before --admit ends it), "
         "connect_timeout=10 (s to wait for a service that never answered), resume_timeout=600 (s to choose a "
         "checkpoint), launch_id. A service: prefix, cacert, "
         "cert, key, username, password_file. The job's own etcd: token_file (who has it may join; else whoever "
         "reaches the port), is_host (whether it runs here; else found by addresses), etcd_port (static; else the "
         "master port + 1).",
         metavar="KEY=VALUE,...",
+    ),
+    Flag(
+        "rdzv-timeout",
+        Group.MEETING,
+        "How long to wait for MIN nodes, at the start and whenever too few are left. Default 600.",
+        metavar="SECONDS",
+        ours=True,
     ),
     Flag("node-rank", Group.MEETING, "static: this node's number, 0 to N-1. Default 0.", metavar="R"),
     Flag(
@@ -118,6 +143,15 @@ FLAGS: tuple[Flag, ...] = (
         ours=True,
     ),
     Flag(
+        "on-store-loss",
+        Group.MEETING,
+        "What becomes of the ranks of a node that cannot reach the etcd: fence (they are stopped before others may go "
+        "on without them), or hold (they go on; only with one number of nodes: no round begins without the very nodes "
+        "and machines of the last). Default fence.",
+        metavar="fence|hold",
+        ours=True,
+    ),
+    Flag(
         "fresh",
         Group.MEETING,
         "Start a run id over that is done, or give a failed one its whole budget back.",
@@ -129,11 +163,20 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "retry-budget",
         Group.RETRY,
-        "How many failures of a family the job pays for in its whole life, e.g. hardware=8,node=4. "
-        "Without --max-restarts it is the only bound.",
-        metavar="FAMILY=N,...",
+        "How many failures of a family the job pays for: in its whole life, e.g. hardware=8,node=4, or in any window "
+        "of time, e.g. hardware=3/24h (s, m, h, d). Without --max-restarts, families that are not named may fail 3 "
+        "times.",
+        metavar="FAMILY=N[/WINDOW],...",
         ours=True,
         repeat=True,
+    ),
+    Flag(
+        "on-event",
+        Group.RETRY,
+        "What to tell when the budget is nearly spent, a node is lost or put in quarantine, a round went back behind "
+        "an earlier one, or the job has failed: a command (JSON on stdin) or an http URL (POST).",
+        metavar="CMD|URL",
+        ours=True,
     ),
     Flag(
         "checkpoint-dir",

@@ -23,7 +23,7 @@ _CONF_NAMES: dict[str, str] = {
         for key in (
             "lease_ttl", "kill_bound", "last_call_timeout", "join_timeout", "launch_id", "prefix",
             "cacert", "cert", "key", "username", "password_file", "protocol",
-            "connect_timeout", "resume_timeout", "token_file", "is_host", "etcd_port", "store_type",
+            "connect_timeout", "resume_timeout", "admit_after", "token_file", "is_host", "etcd_port", "store_type",
         )
     },
     "ca_cert": "cacert",
@@ -186,6 +186,8 @@ def run_id(name: str, text: str) -> str:
     """Return a run id that can name a key and a folder."""
     if not text.isprintable() or "/" in text or text in ("", ".", "..") or len(text.encode("utf-8", "replace")) > 128:
         raise UsageError(f"{name} is {text!r}; give 1 to 128 printable characters without '/'")
+    if text.startswith("~"):
+        raise UsageError(f"{name} is {text!r}, and keys that begin with ~ belong to no run; give another name")
     return text
 
 
