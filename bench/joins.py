@@ -33,7 +33,7 @@ from remuster.agent.node_state import Settings
 from remuster.rendezvous.etcd import EtcdStore
 from remuster.rendezvous.etcd_config import Endpoint, EtcdConfig
 from remuster.rendezvous.keys import Keys
-from remuster.rendezvous.leader import Conclude, Concluded, Limits, Resumed, SelectResume
+from remuster.rendezvous.leader_words import Conclude, Concluded, Limits, Resumed, SelectResume
 from remuster.rendezvous.records import Incarnation, Job, Memory, Node, NodeId, Outcome, Phase, ResumePoint, Round
 from remuster.rendezvous.writes import Charge
 
@@ -112,7 +112,12 @@ def _around(store: EtcdStore) -> Surroundings:
     async def resume(ask: SelectResume) -> Resumed:
         return Resumed(boottime(), ask.round, ResumePoint())
 
-    return Surroundings(store, Timing(TTL_S, 3.0), Limits(60.0, 60.0, TTL_S), Counsel(judge, resume, say), say, say)
+    async def newest() -> int:
+        return -1
+
+    return Surroundings(
+        store, Timing(TTL_S, 3.0), Limits(60.0, 60.0, TTL_S), Counsel(judge, resume, say, newest), say, say
+    )
 
 
 # --- bare -------------------------------------------------------------------------------------------------------------

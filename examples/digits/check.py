@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 VERDICT = "final weights identical to the uninterrupted run:"
+FIGURES = ("loss", "grad_norm", "lr")
 
 
 class Unfit(Exception):
@@ -25,10 +26,10 @@ class Unfit(Exception):
 
 @dataclass(frozen=True)
 class Step:
-    """What one optimizer step used: the ids of the global batch in order, and rank 0's loss."""
+    """What one optimizer step used: the ids of the global batch in order, and rank 0's ``FIGURES``, each as hex."""
 
     ids: tuple[int, ...]
-    loss: str
+    figures: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def _step(step: int, ranks: dict[int, dict[int, dict[str, Any]]], world: int) ->
     ids = [0] * sum(len(ranks[r][step]["ids"]) for r in range(world))
     for rank in range(world):
         ids[rank::world] = ranks[rank][step]["ids"]
-    return Step(tuple(ids), ranks[0][step].get("loss", ""))
+    return Step(tuple(ids), tuple(ranks[0][step].get(name, "") for name in FIGURES))
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
@@ -180,10 +181,10 @@ def _compare_steps(expected: dict[int, Step], got: dict[int, Step], report: Repo
     if more := [step for step in got if step > last]:
         report.reasons.append(f"it ran step {min(more)}, which the uninterrupted run did not have")
     both = sorted(set(expected) & set(got))
-    for what, differ in (
-        ("samples", [s for s in both if expected[s].ids != got[s].ids]),
-        ("loss", [s for s in both if expected[s].loss != got[s].loss]),
-    ):
+    by_figure = {
+        name: [s for s in both if expected[s].figures[i] != got[s].figures[i]] for i, name in enumerate(FIGURES)
+    }
+    for what, differ in {"samples": [s for s in both if expected[s].ids != got[s].ids], **by_figure}.items():
         if differ:
             report.reasons.append(f"{what} of {len(differ)} steps differ, from step {differ[0]} on")
     same = sum(len(expected[s].ids) for s in both if expected[s].ids == got[s].ids)

@@ -23,6 +23,7 @@ from remuster import checkpoint, resume_point
 
 SEED = 20261129
 STATE = "state.pt"
+CLIP = 1.0  # of the gradients' norm
 
 
 class Sampler:
@@ -155,12 +156,14 @@ def main() -> None:
             loss = torch.nn.functional.cross_entropy(ddp(images[ids]), labels[ids])
             optimizer.zero_grad()
             loss.backward()
+            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
             optimizer.step()
+            [rate] = schedule.get_last_lr()
             schedule.step()
             done += 1
             line = {"attempt": attempt, "round": round_, "step": done, "ids": ids}
             if rank == 0:
-                line["loss"] = loss.item().hex()
+                line |= {"loss": loss.item().hex(), "grad_norm": norm.item().hex(), "lr": rate.hex()}  # to the last bit
             log.write(json.dumps(line) + "\n")
             if done % args.save_every == 0 or done == args.steps:  # re-entry: all ranks publish together
                 with checkpoint.publish(done, checkpoints, dataset_snapshot="sklearn-digits-1797") as p:

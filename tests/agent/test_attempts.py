@@ -68,7 +68,7 @@ def test_the_record() -> None:
         "verdict": {"cls": "oom", "node": "b"},
         "resume": {"path": "/ckpt/step-000000000040", "step": 40, "format": "manifest", "verified": "digests"},
         "refused": [{"name": "step-000000000050", "reason": "torn"}],
-        "times_ms": {"detect": 0.4, "stop": 120.0, "decide": None, "form": None, "spawn": None},
+        "times_ms": {"detect": 0.4, "stop": 120.0, "decide": None, "form": None, "spawn": None, "recovery": None},
     }
     assert isinstance(evidence, list)
     assert json.loads(json.dumps(evidence))[0]["node"] == "b"
@@ -150,7 +150,6 @@ def test_a_log_dir_that_is_a_file_is_named(tmp_path: Path) -> None:
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the default goes, with TMPDIR set."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)  # where tempfile remembers it
     return tmp_path / f"remuster-{os.geteuid()}"
 
 
@@ -160,6 +159,15 @@ def test_the_default_is_this_users_own(own: Path) -> None:
     own.chmod(0o777)
     run_directory(None, "r")
     assert own.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_default_that_cannot_be_used_is_passed_over(
+    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "gone"))
+    monkeypatch.setenv("TEMP", str(tmp_path))
+    assert run_directory(None, "r").parent == own
+    assert os.listdir(tmp_path) == [own.name]  # nothing is left of the trial
 
 
 def test_the_default_of_somebody_else_is_not_trusted(own: Path, tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from collections.abc import Callable
 import pytest
 
 from remuster.agent.leading import Counsel, Leading
-from remuster.rendezvous import leader as machine
+from remuster.rendezvous import leader_words
 from remuster.rendezvous.errors import PermanentError
 from remuster.rendezvous.keys import Keys
-from remuster.rendezvous.leader import Limits
+from remuster.rendezvous.leader_words import Limits
 from remuster.rendezvous.memory import MemoryStore
 from remuster.rendezvous.records import Incarnation, Job, Node, NodeId, Phase, ResumePoint, Round, encode
 from remuster.rendezvous.store import Put, Txn, TxnResult
@@ -54,13 +54,16 @@ async def led(store: Full) -> int:
 
 
 def leading(store: Full, said: list[str], kind: type[Leading] = Leading) -> Leading:
-    async def judge(_ask: machine.Conclude) -> machine.Concluded:
+    async def judge(_ask: leader_words.Conclude) -> leader_words.Concluded:
         raise AssertionError("no round has ended")
 
-    async def resume(ask: machine.SelectResume) -> machine.Resumed:
-        return machine.Resumed(time.clock_gettime(time.CLOCK_BOOTTIME), ask.round, ResumePoint())
+    async def resume(ask: leader_words.SelectResume) -> leader_words.Resumed:
+        return leader_words.Resumed(time.clock_gettime(time.CLOCK_BOOTTIME), ask.round, ResumePoint())
 
-    return kind(store, KEYS, OWN, Limits(1.0, 60.0, 3.0), Counsel(judge, resume, said.append))
+    async def newest() -> int:
+        return -1
+
+    return kind(store, KEYS, OWN, Limits(1.0, 60.0, 3.0), Counsel(judge, resume, said.append, newest))
 
 
 async def until(holds: Callable[[], bool]) -> None:

@@ -11,6 +11,7 @@ from remuster.agent import node
 from remuster.agent import node_words as words
 from remuster.agent.node_state import NodeState, Ranks, Settings
 from remuster.health.evidence import Fault, Fenced, GuardianDied, RankExit, StartError
+from remuster.rendezvous.admission import FLAPS, mark
 from remuster.rendezvous.keys import Keys
 from remuster.rendezvous.records import (
     Cause,
@@ -470,6 +471,53 @@ def test_leads_when_the_key_is_its_own() -> None:
     assert out == [words.Lead(31)]
     _, out = run(state, words.LeaderSeen(1.4, mine, 31))
     assert out == []
+
+
+# --- waiting --------------------------------------------------------------------------------------------------------
+ELSEWHERE = Roster(Round(3), (MEMBERS[1],))
+
+
+def told(actions: list[words.Action]) -> list[str]:
+    return [a.sentence for a in actions if isinstance(a, words.Tell)]
+
+
+def test_says_once_that_a_round_waits_and_who_leads() -> None:
+    state, out = run(joined(FORMING, stands_since=10.0), words.Tick(12.0))
+    assert told(out) == []
+    state, out = run(state, words.Tick(13.0), words.Tick(99.0))
+    assert told(out) == ["round 3 waits for nodes, 1 to 2 are wanted; node b leads and says which are there"]
+    _, out = run(joined(FORMING, leader=replace_lease(LEADER, INC), leading=3), words.Tick(99.0))
+    assert told(out) == []  # who leads says more
+    _, out = run(joined(FORMING, leader=None, campaign_at=1e9), words.Tick(99.0))
+    assert told(out) == []
+
+
+def replace_lease(kv: KeyValue, lease: Incarnation) -> KeyValue:
+    return kv._replace(value=b"a@%x" % lease, lease=lease)
+
+
+def test_a_spare_says_so_and_why_it_is_held_back() -> None:
+    spare = {"ready": Round(4), "roster": ELSEWHERE, "seen": Round(3)}
+    _, out = run(joined(MEETING, **spare), words.Tick(1.0), words.Tick(2.0))
+    assert told(out) == ["this node stands by: round 3 runs on others"]
+    bad = replace(MEETING, flaps=((mark(ME, "m-a"), FLAPS),))
+    _, out = run(joined(bad, **spare), words.Tick(1.0))
+    assert told(out)[0].endswith("; it has ended 3 rounds by coming and going, and is taken in when others are too few")
+    _, out = run(in_round(), words.Tick(110.0))
+    assert told(out) == []
+
+
+def test_who_had_not_answered_before_the_round_closed_without_it_answers_then() -> None:
+    _, out = run(joined(MEETING, ready=Round(2), roster=ELSEWHERE, seen=Round(3)), words.Tick(1.0))
+    assert decode_node(put(written(out, Kind.READY), KEYS.node(ME))).ready == 3
+    _, out = run(in_round(ready=Round(3)), words.Tick(110.0))
+    assert said(out) == []
+    _, out = run(joined(MEETING, ready=Round(2), roster=replace_round(ELSEWHERE, 2), seen=Round(3)), words.Tick(1.0))
+    assert Kind.READY not in [a.write.kind for a in out if isinstance(a, words.Submit)]  # it may be a member
+
+
+def replace_round(roster: Roster, n: int) -> Roster:
+    return roster._replace(round=Round(n))
 
 
 # --- leaving --------------------------------------------------------------------------------------------------------

@@ -285,6 +285,24 @@ async def test_a_slow_reader_sees_whole_lines(screens: tuple[Screen, Screen], tm
     assert {len(found) for found in out.read_rest().splitlines()} == {70}
 
 
+async def test_a_drain_lets_go_of_what_was_followed_before_the_call(
+    screens: tuple[Screen, Screen], tmp_path: Path
+) -> None:
+    console = Console(screens[0].fd, screens[1].fd)
+    old, new = tmp_path / "old", tmp_path / "new"
+    for path in (old, new):
+        path.write_bytes(path.name.encode() + b" early\n")
+    console.follow([Source(str(old))])
+    drained = console.drain()  # as for a round that is over, while the next one's files are followed already
+    console.follow([Source(str(new))])
+    assert await drained
+    with new.open("ab") as file:
+        file.write(b"new late\n")
+    assert await console.drain()
+    console.close()
+    assert sorted(screens[0].read_rest().splitlines()) == [b"new early", b"new late", b"old early"]
+
+
 async def test_drain_gives_up_on_a_reader_that_stopped(screens: tuple[Screen, Screen], tmp_path: Path) -> None:
     out, _ = screens
     console = Console(out.fd, screens[1].fd, stall_s=0.2)

@@ -8,8 +8,10 @@ import pytest
 
 from remuster.agent.spec import Backend, Embedded, JobSpec
 from remuster.agent.terms import terms
-from remuster.rendezvous.membership import disagreement
-from remuster.rendezvous.records import NodeId, Terms
+from remuster.rendezvous.admission import Admit
+from remuster.rendezvous.budget import Bound
+from remuster.rendezvous.membership import Order, disagreement
+from remuster.rendezvous.records import NodeId, StoreLoss, Terms
 
 SPEC = JobSpec(
     *(2, 2, 8, "run", "/home/me/train.py", ("--lr", "1")),
@@ -27,6 +29,9 @@ def test_the_whole_table() -> None:
         ("the script", "train.py"),
         ("--max-restarts", "3"),
         ("--retry-budget", "none"),
+        ("--on-store-loss", "fence"),
+        ("--admit", "restart"),
+        ("--rank-order", "sticky"),
         ("in --rdzv-conf a lease_ttl of", "15"),
         ("in --rdzv-conf a kill_bound of", "3"),
     )
@@ -41,7 +46,10 @@ def test_the_whole_table() -> None:
         (replace(SPEC, no_python=True), "the script train.py, the run (begun by node b) has --no-python train.py"),
         (replace(SPEC, max_restarts=5), "--max-restarts 3, the run (begun by node b) has 5"),
         (replace(SPEC, bound_restarts=False), "--max-restarts 3, the run (begun by node b) has none"),
-        (replace(SPEC, retry_budget=(("network", 2), ("user", 1))), "(begun by node b) has network=2,user=1"),
+        (replace(SPEC, retry_budget=(Bound("network", 2, 5400), Bound("user", 1))), "b) has network=2/90m,user=1"),
+        (replace(SPEC, admit=Admit.NOW), "--admit restart, the run (begun by node b) has now"),
+        (replace(SPEC, rank_order=Order.HOSTNAME), "--rank-order sticky, the run (begun by node b) has hostname"),
+        (replace(SPEC, store_loss=StoreLoss.HOLD), "--on-store-loss fence, the run (begun by node b) has hold"),
         (replace(SPEC, lease_ttl_s=30), "in --rdzv-conf a lease_ttl of 15, the run (begun by node b) has 30"),
         (replace(SPEC, kill_bound_s=2.5), "in --rdzv-conf a kill_bound of 3, the run (begun by node b) has 2.5"),
         (replace(SPEC, embedded=C10D), "--rdzv-backend etcd, the run (begun by node b) has c10d"),
@@ -71,5 +79,5 @@ def test_places_and_the_address_of_the_master_are_not_compared() -> None:
 
 
 def test_it_is_bounded() -> None:
-    long = replace(SPEC, script="x" * 10_000, retry_budget=tuple((f"{i}" * 100, i) for i in range(100)))
+    long = replace(SPEC, script="x" * 10_000, retry_budget=tuple(Bound(f"{i}" * 100, i) for i in range(100)))
     assert all(len(value) <= 256 for _, value in terms(long))

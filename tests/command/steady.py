@@ -30,7 +30,8 @@ def on_term(signum, frame):
 
 signal.signal(signal.SIGTERM, on_term)
 said = {name: value for name, value in os.environ.items() if name.startswith(("REMUSTER_", "TORCHELASTIC_"))}
-said |= {name: os.environ[name] for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "GROUP_RANK", "MASTER_PORT")}
+names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "GROUP_RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT")
+said |= {name: os.environ[name] for name in names}
 put(f"rank-{rank}", json.dumps({**said, "pid": os.getpid(), "at": time.clock_gettime(time.CLOCK_BOOTTIME)}))
 order = place / f"exit-{rank}"
 end = time.monotonic() + 100

@@ -43,15 +43,20 @@ def test_console_order_when_both_streams_are_one(place: Place) -> None:
 
 def test_every_rank_has_its_own_files_in_every_attempt(place: Place) -> None:
     text = (
-        "import os, sys\nr, n = os.environ['RANK'], os.environ['TORCHELASTIC_RESTART_COUNT']\n"
-        "print('out', r, n); print('err', r, n, file=sys.stderr)\nsys.exit(3 * (n == '0' and r == '1'))\n"
+        "import os, sys, time\nr, n = os.environ['RANK'], os.environ['TORCHELASTIC_RESTART_COUNT']\n"
+        "os.write(1, f'out {r} {n}\\n'.encode()); os.write(2, f'err {r} {n}\\n'.encode())\n"
+        "if n == '0' and r == '1': sys.exit(3)\n"
+        "time.sleep(0.2); os.write(1, f'late {r} {n}\\n'.encode())\n"
     )
     node = place.command("--nproc-per-node", "2", "--max-restarts", "1", place.script("t.py", text))
     assert node.exit_code() == 0, node.say()
     for attempt in (0, 1):
         files = node.run_dir / f"attempt_{attempt}" / "1"
-        assert (files / "stdout.log").read_bytes() == b"out 1 %d\n" % attempt
+        assert (files / "stdout.log").read_bytes() == b"out 1 %d\n" % attempt + b"late 1 1\n" * attempt
         assert (files / "stderr.log").read_bytes() == b"err 1 %d\n" % attempt
+        assert node.out.count(b"out 1 %d\n" % attempt) == 1  # although the first was over before it could be followed
+        assert node.err.count(f"err 1 {attempt}\n") == 1
+    assert node.out.count(b"late 1 1\n") == 1
     assert {path.name for path in (node.run_dir / "attempts").iterdir()} == {"attempt-000.json", "attempt-001.json"}
 
 

@@ -19,16 +19,29 @@ def dump():
             json.dump(sorted(sys.modules), file)
 atexit.register(dump)
 """
+# The same for the moment at which the first round's directories are made: the next thing is to start its ranks.
+LOOK = """
+import os, sys
+def look(event, args):
+    if event == "os.mkdir" and "attempt_0" in str(args[0]):
+        with open(os.path.join(os.environ["LOADED"], str(os.getpid())), "w") as file:
+            file.write(" ".join(sorted(sys.modules)))
+sys.addaudithook(look)
+"""
+LATER = {
+    *("structlog", "click", "psutil", "pynvml", "grpc", "ssl", "http", "urllib.request", "remuster.agent.counsel"),
+    *("tempfile", "shutil", "random", "hashlib", "encodings.idna", "difflib", "uuid", "datetime"),
+}
 NEVER = {"torch", "numpy", "rich", "better_exceptions", "http.server", "pydantic", "sqlite3", "multiprocessing"}
 ALONE = {"grpc", "google.protobuf"}
 
 
-def spy(place: Place) -> tuple[dict[str, str], Path]:
+def spy(place: Place, program: str = DUMP) -> tuple[dict[str, str], Path]:
     """Return an environment that tells what is loaded, with a ``rich`` to be imported; and its folder."""
     path, loaded = place.folder / "spy", place.folder / "loaded"
     (path / "rich").mkdir(parents=True)
     loaded.mkdir()
-    (path / "sitecustomize.py").write_text(DUMP)
+    (path / "sitecustomize.py").write_text(program)
     (path / "rich" / "__init__.py").write_text(f"open({str(loaded / 'rich')!r}, 'w').close()\n")
     return {"PYTHONPATH": str(path), "LOADED": str(loaded)}, loaded
 
@@ -56,3 +69,14 @@ def test_with_etcd(cluster: Cluster) -> None:
     names = loaded_by_the_agent(loaded)
     assert "grpc" in names
     assert names & NEVER == set()
+
+
+def test_before_the_first_rank(place: Place) -> None:
+    """A start is a promise in milliseconds: what can wait is loaded once the first ranks run."""
+    env, loaded = spy(place, LOOK)
+    node = place.command(place.script("t.py", ""), env=env)
+    assert node.exit_code() == 0, node.say()
+    (found,) = loaded.iterdir()
+    names = set(found.read_text().split())
+    assert "remuster.agent.loop" in names  # it is the right process
+    assert names & LATER == set()

@@ -6,7 +6,7 @@ import pytest
 
 from remuster.health.classes import all_classes, find
 from remuster.health.policy import FREE_ROUNDS, Facts, Limits, Memory, Response, exit_code, respond
-from remuster.health.verdict import Verdict
+from remuster.health.verdict import PLANNED, Verdict
 
 NEVER_YET = Memory()
 
@@ -14,7 +14,7 @@ NEVER_YET = Memory()
 def verdict(
     cls: str, *, status: int = 1, exception: str = "", own: bool = True, mark: str = "m", fault: bool = False
 ) -> Verdict:
-    family = "none" if cls == "leave" else find(cls).family
+    family = "none" if cls in PLANNED else find(cls).family
     return Verdict(
         cls, family, "a", 0, 0, status, "s", exception=exception, own_exit=own, fingerprint=mark, node_fault=fault
     )
@@ -58,6 +58,9 @@ FIRST_TIME = [
     (verdict("killed_unknown", status=-9, own=False), True, "unknown"),
     (verdict("exit_unknown", status=7), True, "unknown"),
     (verdict("fs_transient", exception="OSError"), True, "storage"),
+    (verdict("disk_full_or_io", exception="OSError"), False, ""),  # as full for the next attempt
+    (verdict("disk_full_or_io", exception="OSError", fault=True), True, "storage"),
+    (verdict("disk_full_local", exception="OSError"), True, "storage"),
     (verdict("rdzv_lost", own=False), True, "rendezvous"),
     (verdict("port_in_use", exception="RuntimeError"), True, ""),
     (verdict("preempted", status=143), True, ""),
@@ -92,14 +95,31 @@ def test_max_restarts_bounds_what_is_charged() -> None:
 def test_the_same_failure_without_progress_stops() -> None:
     boom = verdict("user_exception", exception="ValueError", mark="x")
     first = answer(boom, step=100)
-    assert first.memory == Memory("x", 100, 0)
+    assert first.memory == Memory("x", 100, 0, 1)
     again = answer(boom, memory=first.memory, step=100)
     assert not again.retry
     assert "no newer verified checkpoint" in again.reason
     assert answer(boom, memory=first.memory, step=101).retry, "there was progress"
     other = verdict("user_exception", exception="ValueError", mark="y")
     assert answer(other, memory=first.memory, step=100).retry
-    assert answer(other, memory=first.memory, step=100).memory == Memory("y", 100, 0)
+    assert answer(other, memory=first.memory, step=100).memory == Memory("y", 100, 0, 2)
+
+
+def test_checkpoints_that_could_not_be_looked_at_are_no_way_back() -> None:
+    kept = answer(verdict("gpu_ecc"), memory=Memory("x", 100, 0, 1), step=-1).memory
+    assert kept.step == 100
+    assert answer(verdict("gpu_ecc"), memory=kept, step=100).memory.row == 3, "no progress since"
+
+
+def test_a_row_of_failures_ends_with_progress_and_not_with_what_is_free() -> None:
+    memory, rows = NEVER_YET, list[int]()
+    for cls, step in (
+        ("gpu_ecc", -1), ("gpu_ecc", -1), ("killed_unknown", -1), ("node_lost", -1), ("preempted", -1),
+        ("rank_hang", -1), ("gpu_ecc", 50), ("gpu_ecc", 50), ("killed_unknown", 60), ("gpu_ecc", 60),
+    ):  # fmt: skip
+        memory = answer(verdict(cls, own=False), restarts=None, memory=memory, step=step).memory
+        rows.append(memory.row)
+    assert rows == [1, 2, 2, 2, 2, 3, 1, 2, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -153,6 +173,12 @@ def test_free_rounds_in_a_row_are_counted_and_then_charged() -> None:
     assert memory.free == 0
     assert memory.fingerprint == "old", "a charged change of nodes is not the last failure"
     assert not answer(verdict("leave", own=False), memory=Memory(free=FREE_ROUNDS), restarts=0).retry
+
+
+def test_a_round_ended_for_a_newcomer_costs_nothing_and_changes_nothing() -> None:
+    for memory in (Memory(), Memory("mark", 7, FREE_ROUNDS, 3)):
+        response = answer(verdict("admit", own=False), memory=memory, restarts=0)
+        assert (response.retry, response.charge, response.memory) == (True, "", memory)
 
 
 def test_a_charged_round_ends_a_row_of_free_ones() -> None:

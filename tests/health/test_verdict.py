@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from remuster.health.classes import all_classes, families, find
 from remuster.health.evidence import (
+    AgentDied,
     ErrorFile,
     Fact,
     Fault,
@@ -122,6 +123,10 @@ CASES: dict[str, tuple[RoundEvidence, str, str, int]] = {
     "one fenced": (round_of((Fenced(9.0), stopped(0, -9)), (ended(2, 1, GLOO),)), "node_lost", "a", -1),
     "all fenced": (round_of((Fenced(9.0),), (Fenced(9.0),)), "rdzv_lost", "a", -1),
     "guardian": (round_of((GuardianDied(3.0), ended(0, -9)), (ended(2, 1, GLOO),)), "killed_unknown", "a", -1),
+    "agent": (round_of((AgentDied(-9),), (ended(2, 1, GLOO),)), "killed_unknown", "a", -1),
+    "an agent that failed": (round_of((), (AgentDied(70),)), "node_lost", "b", -1),
+    "an agent that crashed": (round_of((), (AgentDied(-11),)), "node_lost", "b", -1),
+    "an explicit error over a dead agent": (round_of((AgentDied(-9),), (ended(2, 1, KEY),)), "user_data_error", "b", 2),
     "left": (round_of((Left(15), stopped(0)), (ended(2, 1, GLOO),)), "leave", "a", -1),
     "left before somebody failed": (round_of((Left(15),), (ended(2, 1, KEY),)), "leave", "a", -1),
     "failed before somebody left": (round_of((ended(0, 1, KEY),), (Left(15),)), "user_data_error", "a", 0),
@@ -137,6 +142,15 @@ CASES: dict[str, tuple[RoundEvidence, str, str, int]] = {
     "fault of no known class": (round_of((Fault("it is", "no_such_class"),)), "exit_unknown", "a", -1),
     "fault without a sign": (round_of((Fault("the start was refused"),)), "exit_unknown", "a", -1),
 }  # fmt: skip
+
+
+def test_a_round_that_was_ended_for_a_newcomer_has_not_failed() -> None:
+    """What ranks cried when their peers were stopped is not what ended it; it is in the record all the same."""
+    evidence = round_of((stopped(0, -15), stopped(1, 0)), (ended(2, 1, KEY), ended(3, 1, GLOO)))._replace(admitted="c")
+    verdict = judge(evidence)
+    assert (verdict.cls, verdict.family, verdict.node, verdict.rank) == ("admit", "none", "c", -1)
+    assert verdict.sentence == "the round was ended so that c can join"
+    assert any("rank 2 on b" in note for note in verdict.unused)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -258,6 +272,7 @@ some_facts = st.one_of(
     st.builds(StartError, st.integers(0, 9), st.integers(0, 3), st.sampled_from([2, 13, 24, 999]), st.text(max_size=9)),
     st.builds(Fenced, st.floats(0, 9)),
     st.builds(GuardianDied, st.floats(0, 9)),
+    st.builds(AgentDied, st.integers(-70, 300)),
     st.builds(Left, st.integers(0, 64)),
     st.builds(Fault, st.text(max_size=30)),
 )

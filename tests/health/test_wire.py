@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from remuster.health import errorfile, wire
 from remuster.health.errors import BadEvidence
-from remuster.health.evidence import ErrorFile, Fact, Fault, Fenced, GuardianDied, Left, RankExit, StartError
+from remuster.health.evidence import AgentDied, ErrorFile, Fact, Fault, Fenced, GuardianDied, Left, RankExit, StartError
 
 text = st.text(max_size=60)
 number = st.integers(-(2**31), 2**31)
@@ -26,6 +26,7 @@ facts: st.SearchStrategy[Fact] = st.one_of(
     st.builds(StartError, number, number, number, text),
     st.builds(Fenced, seconds),
     st.builds(GuardianDied, seconds),
+    st.builds(AgentDied, number),
     st.builds(Left, number),
     st.builds(Fault, text),
 )

@@ -10,6 +10,8 @@ from launcher_lines import Command
 
 from remuster.agent.spec import Backend, JobSpec, SpecError, StoreAccess
 from remuster.launcher.flags import FLAGS, LATER
+from remuster.rendezvous.admission import Admit
+from remuster.rendezvous.membership import Order
 
 
 def test_a_plain_script_is_one_rank_without_a_server(command: Command) -> None:
@@ -80,11 +82,22 @@ SAMPLES = {
     "rdzv-endpoint": ("a", "b", lambda s: s.endpoints, (("a", 2379),), (("b", 2379),)),
     "rdzv-id": ("a", "b", lambda s: s.run_id, "a", "b"),
     "rdzv-conf": ("launch_id=a", "launch_id=b", lambda s: s.launch_id, "a", "b"),
+    "on-store-loss": ("hold", "fence", lambda s: s.store_loss.value, "hold", "fence"),
     "max-restarts": ("1", "2", lambda s: s.max_restarts, 1, 2),
+    "admit": ("now", "restart", lambda s: s.admit.value, "now", "restart"),
+    "rank-order": ("hostname", "sticky", lambda s: s.rank_order.value, "hostname", "sticky"),
+    "rdzv-timeout": ("5", "7.5", lambda s: s.join_timeout_s, 5.0, 7.5),
     "log-dir": ("a", "b", lambda s: s.log_dir and s.log_dir.name, "a", "b"),
     "checkpoint-dir": ("a", "b", lambda s: s.checkpoint_dir and s.checkpoint_dir.name, "a", "b"),
     "resume-hook": ("a:b", "c:d", lambda s: s.resume_hook, "a:b", "c:d"),
-    "retry-budget": ("hardware=1", "node=2", lambda s: s.retry_budget, (("hardware", 1),), (("node", 2),)),
+    "retry-budget": (
+        "hardware=1",
+        "node=2/1h",
+        lambda s: [b.text for b in s.retry_budget],
+        ["hardware=1"],
+        ["node=2/1h"],
+    ),
+    "on-event": ("true --x", "http://h/x", lambda s: s.on_event[1:] or s.on_event, ("--x",), ("http://h/x",)),
 }
 OF_STATIC = ("node-rank", "master-addr", "master-port", "etcd-binary")
 SWITCHES = {
@@ -110,6 +123,44 @@ def test_the_line_wins_over_the_variable_and_that_over_the_default(command: Comm
     base["PET_" + name.replace("-", "_").upper()] = by_env
     assert read(command.spec("t.py", **base)) == env_value
     assert read(command.spec(f"--{name}={by_line} t.py", **base)) == line_value
+
+
+ETCD = "--rdzv-backend=etcd --rdzv-endpoint=a --rdzv-id=x"
+
+
+def test_newcomers_and_order(command: Command) -> None:
+    spec = command.spec(f"{ETCD} --nnodes 2:4 --admit checkpoint --checkpoint-dir c --rdzv-conf admit_after=90 t.py")
+    assert (spec.admit, spec.admit_after_s) == (Admit.CHECKPOINT, 90.0)
+    by_default = command.spec(f"{ETCD} --nnodes 2 t.py")
+    assert (by_default.admit, by_default.admit_after_s, by_default.rank_order) == (Admit.RESTART, 60.0, Order.STICKY)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (f"{ETCD} --admit=always t.py", "--admit is 'always'; give restart, now or checkpoint"),
+        (f"{ETCD} --admit= t.py", "--admit is ''; give restart, now or checkpoint"),
+        (
+            f"{ETCD} --admit=checkpoint t.py",
+            "nothing says where the checkpoints are; give --checkpoint-dir DIR as well",
+        ),
+        (f"{ETCD} --rank-order=name t.py", "--rank-order is 'name'; give sticky or hostname"),
+        ("--nnodes 2 --master-addr a --rank-order=hostname t.py", "static nodes stand by their --node-rank"),
+        (f"{ETCD} --rdzv-timeout=soon t.py", "--rdzv-timeout is 'soon', which is no number"),
+        (
+            f"{ETCD} --rdzv-timeout=5 --rdzv-conf join_timeout=6 t.py",
+            "--rdzv-timeout is 5 s and join_timeout in --rdzv-conf 6 s; give one of them",
+        ),
+        (f"{ETCD} --rdzv-conf admit_aftr=6 t.py", "did you mean admit_after?"),
+    ],
+)
+def test_newcomers_and_order_in_other_words(command: Command, line: str, says: str) -> None:
+    assert says in command.refusal(line)
+
+
+def test_one_time_by_its_two_names(command: Command) -> None:
+    assert command.spec(f"{ETCD} --rdzv-timeout=5 --rdzv-conf join_timeout=5.0 t.py").join_timeout_s == 5.0
+    assert command.spec(f"{ETCD} t.py").join_timeout_s == 600.0
 
 
 @pytest.mark.parametrize("name", SWITCHES)
@@ -257,7 +308,8 @@ def test_keys_that_are_not_ours_are_named_once(command: Command) -> None:
 def test_a_budget_lifts_the_launch_bound_unless_one_is_given(command: Command) -> None:
     assert command.spec("t.py").bound_restarts
     spec = command.spec("--retry-budget hardware=8 --retry-budget node=4 t.py")
-    assert (spec.retry_budget, spec.bound_restarts, spec.max_restarts) == ((("hardware", 8), ("node", 4)), False, 0)
+    assert [bound.text for bound in spec.retry_budget] == ["hardware=8", "node=4"]
+    assert (spec.bound_restarts, spec.max_restarts) == (False, 0)
     assert command.spec("--retry-budget=node=4 --max-restarts=0 t.py").bound_restarts
     assert command.spec("--retry-budget=node=4 t.py", PET_MAX_RESTARTS="1").bound_restarts
 
@@ -323,3 +375,36 @@ def test_a_spec_that_contradicts_itself_is_refused() -> None:
         with pytest.raises(SpecError, match="; "):
             spec(**wrong)
     assert spec(lease_ttl_s=6).fence_after_s > 0
+
+
+def test_who_is_told_of_events(command: Command) -> None:
+    hook = command.file("hook", "#!/bin/sh\n", 0o755)
+    assert command.spec("", ["--on-event", "./hook --to 'a b'", "t.py"]).on_event == (str(hook), "--to", "a b")
+    url = "https://hooks.example.org:8443/T0/SECRET?x=1"
+    spec = command.spec(f"--on-event={url} t.py")
+    assert spec.on_event == (url,)
+    assert "SECRET" not in repr(spec) + command.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "--on-event is empty; give a command or a URL"),
+        ("'", "check its quotes"),
+        ("no-such-program x", "no program 'no-such-program' that can be run on PATH"),
+        ("./t.py", "it is not executable; chmod +x './t.py'"),
+        ("./gone/interpreter", "check its path"),
+        ("http://", "is a URL that cannot be used; write http://HOST/PATH"),
+        ("https:///SECRET", "is a URL that cannot be used"),
+        ("https://h:x/SECRET", "is a URL that cannot be used"),
+        ("https://h:0/SECRET", "is a URL that cannot be used"),
+        ("https://me:SECRET@h/", "is a URL that cannot be used"),
+        ("https://h/SECRET and more", "is a URL that cannot be used"),
+        ("https://h/SECRET\x1b", "is a URL that cannot be used"),
+        ("slack://h/SECRET", "is a URL of another kind than http"),
+    ],
+)
+def test_nobody_can_be_told_so(command: Command, text: str, says: str) -> None:
+    refusal = command.refusal("", ["--on-event", text, "t.py"])
+    assert says in refusal
+    assert "SECRET" not in refusal

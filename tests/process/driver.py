@@ -1,7 +1,8 @@
 """A small agent for tests: keeper.run and a GuardianLink that obey JSON lines on one pipe and answer on another.
 
 Executed as a program, with the pipes' numbers and a JSON of options: ``slow_s`` delays the body (before any handler is
-installed), ``answer_s`` and ``kill_bound_s`` go to the link, ``patience_s`` to the keeper.
+installed), ``answer_s`` and ``kill_bound_s`` go to the link, ``patience_s`` to the keeper, ``letter`` onto its page;
+``python`` is what stands for the interpreter.
 """
 
 import json
@@ -19,6 +20,7 @@ def say(**what):
 
 
 def body(seat):
+    seat.page.set_letter(OPTIONS.get("letter", "").encode())
     if OPTIONS.get("slow_s"):
         say(event="Young", agent=os.getpid())
         time.sleep(OPTIONS["slow_s"])
@@ -88,6 +90,9 @@ def body(seat):
                     say(event="Stopped", survivors=await link.stop())
                 case ["hang", for_s]:
                     time.sleep(for_s)
+                case ["give up"]:
+                    seat.page.set_lease(0)
+                    say(event="GivenUp")
                 case ["quit"]:
                     done.set()
 
@@ -116,4 +121,5 @@ def body(seat):
 
 
 if __name__ == "__main__":
+    sys.executable = OPTIONS.get("python", sys.executable)
     run(body, **{name: OPTIONS[name] for name in ("patience_s",) if name in OPTIONS})

@@ -110,6 +110,33 @@ def test_kill_takes_everything_that_ranks_have_left_and_proves_it(one):
     assert one.events.index(ended) < one.events.index(empty)
 
 
+def test_a_kill_of_a_round_that_left_nothing_needs_no_second_proof(one):
+    one.start(["sh", "-c", "exit 7"], ["true"])
+    for _ in range(2):
+        one.wait("RankExited", round=1)
+    one.kill("guardian", signum=signal.SIGSTOP)  # it cannot answer
+    one.tell("kill", 1)
+    assert one.wait("RanksEmpty", round=1)["survivors"] == []
+    one.kill("guardian", signum=signal.SIGCONT)
+    one.start(SLEEP, n=2)
+    one.wait("RanksStarted", round=2)
+    one.tell("kill", 2)  # the proof was for that round alone
+    assert one.wait("RankExited", round=2)["status"] == -signal.SIGKILL
+    assert one.wait("RanksEmpty", round=2)["survivors"] == []
+    assert one.strangers() == set()
+
+
+def test_an_end_that_leaves_a_daemon_proves_nothing(one, until, tmp_path):
+    log = tmp_path / "log"
+    one.start(["sh", "-c", "setsid sleep 30 & echo $!"], stdout=str(log))
+    assert one.wait("RankExited", round=1)["status"] == 0
+    daemon = int(log.read_text())
+    assert one.alive(daemon)
+    one.tell("kill", 1)
+    assert one.wait("RanksEmpty", round=1)["survivors"] == []
+    assert not one.alive(daemon)
+
+
 def test_a_start_is_refused_while_an_earlier_round_lives(one):
     one.start(SLEEP)
     one.wait("RanksStarted")
@@ -275,7 +302,7 @@ def freezer():
     folder.rmdir()
 
 
-def test_what_does_not_die_is_named_and_keeps_the_next_round_out(node, freezer, until):
+def test_b22_what_does_not_die_is_named_and_keeps_the_next_round_out(node, freezer, until):
     freeze, thaw = freezer
     one = node(kill_bound_s=0.5)
     one.lease()
@@ -295,7 +322,7 @@ def test_what_does_not_die_is_named_and_keeps_the_next_round_out(node, freezer, 
     assert one.heard("GuardianGone") == []
 
 
-def test_a_take_over_names_what_does_not_die(node, freezer, until):
+def test_b22_a_take_over_names_what_does_not_die(node, freezer, until):
     freeze, thaw = freezer
     one = node(kill_bound_s=0.5)
     one.lease()
@@ -311,7 +338,7 @@ def test_a_take_over_names_what_does_not_die(node, freezer, until):
     thaw()
 
 
-def test_the_keeper_names_what_does_not_die_and_exits_75(node, freezer, oracle, until):
+def test_b22_the_keeper_names_what_does_not_die_and_exits_75(node, freezer, oracle, until):
     freeze, thaw = freezer
     one = node(kill_bound_s=0.3, patience_s=0.4)
     one.lease()

@@ -8,6 +8,7 @@ import pytest
 
 from remuster.rendezvous.membership import (
     Candidate,
+    Order,
     Over,
     Standing,
     choose,
@@ -80,6 +81,43 @@ def check_choice(last: str | None, here: str, most: int, members: str, spares: s
     chosen = choose(before, ready(here), most)
     assert (names(chosen.members), names(chosen.spares)) == (members, spares)
     assert choose(before, tuple(reversed(ready(here))), most) == chosen
+
+
+def host(name: str, slots: int = 1) -> Candidate:
+    return Candidate(Member(NodeId(name), Incarnation(1 + len(name)), "m", slots, name), 1)
+
+
+@pytest.mark.parametrize(
+    ("here", "expected"),
+    [
+        ("node10 node9 node2", "node2 node9 node10"),
+        ("b10 a2 b9 a11", "a2 a11 b9 b10"),
+        ("10.0.0.10 10.0.0.9 9.255.0.1", "9.255.0.1 10.0.0.9 10.0.0.10"),
+        ("n n2 n-2 2n", "2n n n2 n-2"),
+        ("n01 n1 n001", "n001 n01 n1"),  # the same number: by the name itself
+        ("n#2 n n#10", "n n#2 n#10"),
+    ],
+)
+def test_by_host_name(here: str, expected: str) -> None:
+    ready = tuple(host(name) for name in here.split())
+    assert " ".join(m.node for m in choose(None, ready, 9, Order.HOSTNAME).members) == expected
+    sticky = choose(None, ready, 9).members
+    assert " ".join(m.node for m in choose(Roster(Round(1), sticky), ready, 9, Order.HOSTNAME).members) == expected
+
+
+def test_by_host_name_the_same_nodes_are_chosen() -> None:
+    """A name comes first in the order and not in the choice: survivors stay, and a hole wants its slots."""
+    last = Roster(Round(1), tuple(c.member for c in (host("n5"), host("n7", 3))))
+    ready = (host("n5"), host("n1"), host("n4", 3))
+    assert [m.node for m in choose(last, ready, 2, Order.HOSTNAME).members] == ["n4", "n5"]
+    places = tuple(Candidate(c.member._replace(place=i), 1) for i, c in enumerate(ready))
+    assert [m.node for m in choose(None, places, 3, Order.HOSTNAME).members] == ["n5", "n1", "n4"]
+
+
+@pytest.mark.parametrize("name", ["9" * 5000, "²", "", "٣"])
+def test_any_name_can_be_compared(name: str) -> None:
+    ready = (host(name), host("n1"), host("1"))
+    assert len(choose(None, ready, 3, Order.HOSTNAME).members) == 3
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from remuster.rendezvous.errors import BadRecord
 from remuster.rendezvous.records import (
     MAX_BYTES,
+    MAX_FLAPS,
     MAX_NODES,
     MAX_ROUND,
     MAX_SLOTS,
@@ -27,6 +28,7 @@ from remuster.rendezvous.records import (
     Node,
     NodeId,
     Outcome,
+    Paid,
     Phase,
     ResumePoint,
     Roster,
@@ -52,6 +54,8 @@ NODE = st.builds(Node, INC, TEXT, TEXT, TEXT, SLOTS, ROUND, st.integers(0, 2**31
 TERMS = st.builds(Terms, TEXT.map(NodeId), st.lists(st.tuples(PLAIN, PLAIN), max_size=8).map(tuple))
 RESUME = st.builds(ResumePoint, PLAIN, NUMBER, TEXT, TEXT, st.lists(st.tuples(PLAIN, PLAIN), max_size=3).map(tuple))
 
+PAID = st.builds(Paid, TEXT, st.lists(NUMBER, max_size=4).map(tuple))
+
 
 @st.composite
 def jobs(draw: st.DrawFn) -> Job:
@@ -73,8 +77,9 @@ def jobs(draw: st.DrawFn) -> Job:
         draw(OUTCOME if phase.over else st.none() | OUTCOME),
         draw(st.lists(st.tuples(TEXT, NUMBER), max_size=3).map(tuple)),
         draw(NUMBER),
-        draw(st.builds(Memory, TEXT, NUMBER, NUMBER)),
+        draw(st.builds(Memory, TEXT, NUMBER, NUMBER, TEXT, NUMBER, st.lists(PAID, max_size=3).map(tuple))),
         draw(st.lists(TEXT, max_size=3).map(tuple)),
+        flaps=draw(st.lists(st.tuples(TEXT, st.integers(1, MAX_ROUND)), max_size=MAX_FLAPS).map(tuple)),
     )
 
 
@@ -188,9 +193,26 @@ def test_job_stays_small() -> None:
         master="node-1234.cluster.example.org:29500",
         resume=ResumePoint("/shared/some/where/checkpoints/run/step-000001234567", 1234567, "dcp", "digests compared"),
         spent=tuple((family, 3) for family in ("hardware", "network", "node", "storage", "hang", "scheduler", "user")),
-        memory=Memory("f" * 64, 1234567, 2),
+        memory=Memory(
+            "f" * 64, 1234567, 2, "hardware", 2, (Paid("hardware", tuple(range(1_795_951_311, 1_795_951_314))),)
+        ),
+        flaps=tuple((f"{i:08x}", 6) for i in range(MAX_FLAPS)),
     )
     assert len(encode(job)) < 1024
+
+
+def test_a_record_without_nodes_that_came_and_went_is_one() -> None:
+    body = json.loads(JOB_BYTES)
+    del body["flaps"]
+    assert decode_job(json.dumps(body).encode()).flaps == ()
+
+
+@pytest.mark.parametrize(
+    "flaps", [3, "ab", {"a": 1}, [["a"]], [["a", 0]], [["a", -1]], [["a", "b"]], [[1, 1]], [["a", 1]] * (MAX_FLAPS + 1)]
+)
+def test_nonsense_about_nodes_that_came_and_went_is_refused(flaps: object) -> None:
+    with pytest.raises(BadRecord, match="flaps"):
+        decode_job(json.dumps({**json.loads(JOB_BYTES), "flaps": flaps}).encode())
 
 
 def test_ranks_follow_the_slots_of_the_members_before() -> None:

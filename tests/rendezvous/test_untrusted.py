@@ -20,10 +20,11 @@ from remuster.agent.node_state import NodeState, Settings
 from remuster.agent.reentry import entry
 from remuster.health import wire
 from remuster.health.evidence import Fault, RankExit, Told
-from remuster.rendezvous import leader
+from remuster.rendezvous import leader, leader_words
 from remuster.rendezvous.errors import BadRecord
 from remuster.rendezvous.keys import Keys
-from remuster.rendezvous.leader import Abandon, Elected, Leader, Limits
+from remuster.rendezvous.leader_state import Leader
+from remuster.rendezvous.leader_words import Abandon, Elected, Limits
 from remuster.rendezvous.records import (
     MAX_NODES,
     MAX_ROUND,
@@ -182,9 +183,9 @@ def tree(job: Job) -> dict[str, KeyValue]:
     return out
 
 
-def elected(kvs: dict[str, KeyValue], *events: leader.Event, own: Own = OWN) -> list[leader.Action]:
+def elected(kvs: dict[str, KeyValue], *events: leader_words.Event, own: Own = OWN) -> list[leader_words.Action]:
     state = Leader(own, LIMITS, Snapshot(KEYS))
-    out: list[leader.Action] = []
+    out: list[leader_words.Action] = []
     for event in (Elected(1.0, 5, Range(tuple(kvs[key] for key in sorted(kvs)), 20)), *events):
         state, actions = leader.step(state, event)
         out += actions
@@ -212,10 +213,10 @@ def test_the_leader_decides_waits_or_says_why_it_cannot(seed: int) -> None:
             odd = ("", "\udcff", "x@", "a@zz", "a@-7", "9" * 5000, "0000000099", "000000003", "²²²²²²²²²²", "b@8/c")
             key = KEYS.prefix + kind + rng.choice(odd)
             kvs[key] = KeyValue(key, noise(rng), 8, 8, rng.choice((0, 7)))
-    for action in elected(kvs, leader.Tick(100.0), leader.Tick(1000.0)):
+    for action in elected(kvs, leader_words.Tick(100.0), leader_words.Tick(1000.0)):
         match action:
-            case leader.Conclude():
-                made = weigh(action, Allowance(3, ()), -1)
+            case leader_words.Conclude():
+                made = weigh(action, Allowance(3, ()), -1, 1_795_951_311)
                 assert made.outcome.exit_code in range(256)
                 for n, raw in action.history:
                     assert 1 <= n <= 9_999_999_999
@@ -285,9 +286,9 @@ def test_a_leader_whose_own_key_was_written_over_can_write_nothing_and_ends(leas
 )
 def test_what_nobody_needs_is_passed_over(key: str, value: bytes | None, lease: int | None) -> None:
     for job in (FORMING, STOPPING):
-        actions = elected(with_(job, key, value, lease), leader.Tick(2.5))  # the last call is over
-        wanted = leader.SelectResume if job is FORMING else leader.Conclude
-        assert [type(a) for a in actions if not isinstance(a, leader.Wake)] == [wanted]
+        actions = elected(with_(job, key, value, lease), leader_words.Tick(2.5))  # the last call is over
+        wanted = leader_words.SelectResume if job is FORMING else leader_words.Conclude
+        assert [type(a) for a in actions if not isinstance(a, leader_words.Wake)] == [wanted]
 
 
 def test_a_member_that_keeps_its_lease_and_never_stops_ends_the_wait() -> None:
@@ -295,8 +296,8 @@ def test_a_member_that_keeps_its_lease_and_never_stops_ends_the_wait() -> None:
     slow = replace(NODE, inc=Incarnation(8), ready=Round(3))
     kvs[KEYS.node(B)] = kvs[KEYS.node(B)]._replace(value=encode(slow))
     (wait,) = elected(kvs)
-    assert wait == leader.Wake(601.0, "round 4: waiting for b to stop")
-    *_, last = elected(kvs, leader.Tick(601.0))
+    assert wait == leader_words.Wake(601.0, "round 4: waiting for b to stop")
+    *_, last = elected(kvs, leader_words.Tick(601.0))
     assert isinstance(last, Abandon)
     assert last.reason.startswith("round 4: b kept the lease for 600 s and did not stop")
 
@@ -394,8 +395,8 @@ def test_spoilt_evidence_is_judged(seed: int) -> None:
     for m in MEMBERS:
         key = KEYS.report("evidence", Round(3), m.node, m.inc)
         kvs[key] = kvs[key]._replace(value=mutated(rng.choice(reports), rng))
-    (ask,) = (a for a in elected(kvs) if isinstance(a, leader.Conclude))
-    made = weigh(ask, Allowance(3, ()), -1)
+    (ask,) = (a for a in elected(kvs) if isinstance(a, leader_words.Conclude))
+    made = weigh(ask, Allowance(3, ()), -1, 1_795_951_311)
     assert made.verdict.sentence
     failed = replace(FAILED, outcome=made.outcome, memory=made.charge.memory, spent=made.charge.spent)
     assert decode_job(encode(failed)) == failed  # nobody may write what nobody could read

@@ -38,6 +38,7 @@ JOB = Job(Phase.RUNNING, Round(3), 1, 2, "one", formed=Round(3), master="a:1", r
 CAUSE = Cause("failed", "a", 7)
 OUTCOME = Outcome(1, "it failed")
 CHARGE = Charge((("user", 1),), 1, Memory("print", 5))
+FLAPS = (("0a1b2c3d", 2),)
 ROSTER = Roster(Round(3), (Member(ME.node, ME.inc, "m", 1, "10.0.0.1"),))
 
 
@@ -64,18 +65,22 @@ def everything(tree: Tree, seen: Seen, token: int) -> dict[str, Write]:
         "evidence": writes.report(KEYS, ME, Kind.EVIDENCE, Round(3), b"why"),
         "started": writes.report(KEYS, ME, Kind.STARTED, Round(3), b"{}"),
         "finished": writes.report(KEYS, ME, Kind.FINISHED, Round(3), b"{}"),
+        "last word": writes.last_word(KEYS, ME, seen, b"why"),
         "master": writes.master(KEYS, ME, seen, "a:2"),
         "lost": writes.lost(KEYS, ME, token, seen, Cause("lost", "b", 8)),
-        "advance": writes.advance(KEYS, ME, token, seen, CHARGE, b"record"),
+        "admit": writes.admit(KEYS, ME, token, seen, Cause("admit", "c", 9)),
+        "advance": writes.advance(KEYS, ME, token, seen, CHARGE, FLAPS, b"record"),
         "fail": writes.fail(KEYS, ME, token, seen, OUTCOME, b"record"),
         "close": writes.close(KEYS, ME, token, seen, seen.job, ROSTER, b"resumed"),
-        "done": writes.done(KEYS, ME, token, seen, OUTCOME, b"record"),
+        "done": writes.done(KEYS, ME, token, seen, OUTCOME, b"record", ROSTER),
     }
 
 
 ROWS = sorted(everything(*world()))
-ON_JOB = [row for row in ROWS if row in ("stop", "master", "lost", "advance", "fail", "close", "done")]
-BY_LEADER = ["advance", "close", "done", "fail", "lost"]
+ON_JOB = [
+    row for row in ROWS if row in ("last word", "stop", "master", "lost", "admit", "advance", "fail", "close", "done")
+]
+BY_LEADER = ["admit", "advance", "close", "done", "fail", "lost"]
 
 
 @pytest.mark.parametrize("row", ROWS)
@@ -121,6 +126,23 @@ def test_a_write_on_job_is_applied_once(row: str) -> None:
     tree, first, _ = tree.apply(write.txn)
     _, second, batch = tree.apply(write.txn)
     assert (first.succeeded, second.succeeded, batch) == (True, False, None)
+
+
+@pytest.mark.parametrize("row", ["evidence", "stop", "finished"])
+def test_nothing_is_said_in_the_name_of_an_agent_that_had_spoken_itself(row: str) -> None:
+    tree, seen, token = world()
+    tree, *_ = tree.apply(everything(tree, seen, token)[row].txn)
+    kv = tree.range(KEYS.job).one()
+    assert kv
+    word = writes.last_word(KEYS, ME, Seen(decode_job(kv.value), kv.mod_revision), b"it was killed")
+    assert not tree.apply(word.txn)[1].succeeded
+
+
+def test_the_last_word_changes_nothing_else() -> None:
+    tree, seen, token = world()
+    after, *_ = tree.apply(everything(tree, seen, token)["last word"].txn)
+    (new,) = set(after.range(KEYS.prefix, KEYS.end).items) - set(tree.range(KEYS.prefix, KEYS.end).items)
+    assert (new.key, new.value, new.lease) == (KEYS.report("evidence", Round(3), ME.node, ME.inc), b"why", 0)
 
 
 @pytest.mark.parametrize("row", BY_LEADER)
@@ -173,6 +195,7 @@ def test_the_first_join_makes_the_job_on_no_lease() -> None:
     [
         ("stop", replace(JOB, phase=Phase.STOPPING, cause=CAUSE, resume=None)),
         ("lost", replace(JOB, phase=Phase.STOPPING, cause=Cause("lost", "b", 8), resume=None)),
+        ("admit", replace(JOB, phase=Phase.STOPPING, cause=Cause("admit", "c", 9), resume=None)),
         ("master", replace(JOB, master="a:2")),
         ("done", replace(JOB, phase=Phase.DONE, outcome=OUTCOME, resume=None, master="")),
         ("fail", replace(JOB, phase=Phase.FAILED, outcome=OUTCOME, master="")),
@@ -195,6 +218,7 @@ def test_charge_and_transition_are_one() -> None:
     job = decode_job(kv.value)
     assert (job.phase, job.round, job.formed, job.cause, job.master) == (Phase.FORMING, 4, 3, None, "")
     assert (job.spent, job.charged, job.memory) == (CHARGE.spent, CHARGE.charged, CHARGE.memory)
+    assert job.flaps == FLAPS
     assert record.value == b"record"
 
 

@@ -16,7 +16,8 @@ from remuster.agent import node_words as words
 from remuster.agent.node_enter import NO_STORE, UNKNOWN
 from remuster.agent.node_state import Ranks, Settings
 from remuster.health import wire
-from remuster.rendezvous.records import NO_PLACE, Incarnation, Job, Node, NodeId, Phase, Round
+from remuster.rendezvous.closed_roster import WHOLE_MACHINE
+from remuster.rendezvous.records import NO_PLACE, Incarnation, Job, Node, NodeId, Phase, Round, StoreLoss
 
 from .guardian import Guardian, Rank
 from .seat import Seat
@@ -35,6 +36,7 @@ class Given(NamedTuple):
 
     slots: int = 1
     place: int = NO_PLACE
+    hold: bool = False
     terms: tuple[tuple[str, str], ...] = TERMS
 
 
@@ -46,6 +48,11 @@ class Machine:
     offset: float
     rate: float
     boot: int = 0
+
+    @property
+    def known_as(self) -> str:
+        """Its name in records, made as the product makes it: id, boot, pid namespace."""
+        return f"{self.name}-{self.boot}-{WHOLE_MACHINE}"
 
 
 class Alarm:
@@ -106,8 +113,12 @@ class Agent:
         self.mixed_up: set[str] = set()
         cfg = world.cfg
         address = f"10.0.0.{name}"
-        record = Node(Incarnation(0), machine.name, str(machine.boot), address, self.slots, Round(0), place=given.place)
-        begin = Job(Phase.FORMING, Round(1), cfg.min_nodes, cfg.max_nodes, launch)
+        known_as = machine.known_as if cfg.hold else machine.name
+        record = Node(Incarnation(0), known_as, str(machine.boot), address, self.slots, Round(0), place=given.place)
+        self.timing = cfg.timing._replace(hold=given.hold)
+        self.away = False  # under hold: it has been told that the store is silent
+        how = StoreLoss.HOLD if given.hold else StoreLoss.FENCE
+        begin = Job(Phase.FORMING, Round(1), cfg.min_nodes, cfg.max_nodes, launch, store_loss=how)
         settings = Settings(
             *(cfg.keys, NodeId(name), record, begin, fresh, cfg.grace_s, cfg.patience_s),
             held_s=cfg.timing.ttl_s + STORE_SLACK_S,
@@ -257,6 +268,8 @@ class Agent:
                 self.depose()
                 self.seat = Seat(self, token)
                 world.stats["elected"] += 1
+            case words.Tell():
+                pass  # the trace has it
             case words.Wake(at=at):
                 self.alarm.set(at)
             case words.Exit(code=code, sentence=sentence, revoke=revoke):
@@ -328,7 +341,7 @@ class Agent:
 
     def _grant(self) -> None:
         inc, sent = Incarnation(self.world.rng.getrandbits(40) + 1), self.clock()
-        self.lease = Incarnation(0)
+        self.lease, self.away = Incarnation(0), False
 
         def granted(answer: Any) -> None:
             if answer is None:
@@ -342,7 +355,7 @@ class Agent:
         self.call(lambda: self.world.store.grant(inc), granted)
 
     def _renewed(self, inc: Incarnation, sent: float) -> None:
-        deadline = self.deadline = self.world.cfg.timing.deadline(sent)
+        deadline = self.deadline = self.timing.deadline(sent)
         self.guardian.tell(lambda: self.guardian.lease(inc, deadline))
 
     def _next_keepalive(self, inc: Incarnation, sent: float) -> None:
@@ -370,14 +383,23 @@ class Agent:
         self.nap += 1
         self.due = None
         trying = self.clock()
+        given_up_by_a_fence = sent + self.timing.fence_s if self.timing.hold else float("inf")
 
         def answered(answer: Any) -> None:
             if inc != self.lease:
                 return
             if answer is GONE:
+                self.away = False
                 self._lost(inc)
                 return
+            if answer is None and given_up_by_a_fence < self.clock() and not self.away:
+                self.away = True
+                self.world.stats["held while the store was silent"] += self.node.ranks is not Ranks.NONE
+                self.take(words.StoreAway(self.clock()))
             if answer is not None:
+                if self.away:
+                    self.away = False
+                    self.take(words.StoreBack(self.clock()))
                 self._renewed(inc, trying)
             self._next_keepalive(inc, sent if answer is None else trying)
 

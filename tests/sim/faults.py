@@ -9,6 +9,7 @@ from remuster.agent.node_words import LeaveAsked
 from remuster.rendezvous.records import NO_PLACE, Job, Phase
 
 from .agents import TERMS, Agent, Given, Machine
+from .keeper import Keeper
 
 if TYPE_CHECKING:
     from .world import World
@@ -27,6 +28,7 @@ KINDS = (
     "stall of node",
     "leave",
     "late join",
+    "coming and going",
     "restart",
     "namesake",
     "other terms",
@@ -36,6 +38,7 @@ THEMES = (  # what a schedule has more of
     ("rank failure", "crash of agent", "restart"),
     ("stall of node", "partition", "pause"),
     ("leave", "rank failure", "late join"),
+    ("coming and going", "late join", "restart"),
     ("crash of agent", "lagging watch", "rank failure"),
 )
 OTHERS = ("thaw", "heal", "unknown outcome", "late message", "duplicate message", "new launch", "fresh")
@@ -52,6 +55,7 @@ class Injector:
         self.terms = TERMS  # of the present launch
         self.home: dict[str, Machine] = {}
         self.launch = 1
+        self.hold = world.cfg.hold  # of the present launch
         self.coming = 0  # agents that are about to start
         self.waiting: list[Callable[[], None]] = []  # faults for the next changes of phase
         self.fair = False
@@ -105,6 +109,8 @@ class Injector:
         given = self.given[name]
         if given.terms == TERMS:
             given = given._replace(terms=self.terms)
+        if self.world.cfg.hold:
+            given = given._replace(terms=(*given.terms, ("--on-store-loss", str(self.hold))), hold=self.hold)
         agent = Agent(self.world, name, machine, given, f"launch-{self.launch}", fresh)
         self.world.agents.append(agent)
 
@@ -119,10 +125,16 @@ class Injector:
         if job.phase.over and self.launch < 3 and self.rng.random() < 0.7:
             self.world.after(self.rng.random() * 6.0, lambda: self._relaunch(job.phase))
 
+    def some_have_finished(self) -> None:
+        """Let a waiting fault strike while some ranks of a round have finished and others have not."""
+        if not self.fair and self.waiting and self.rng.random() < 0.5:
+            self.world.after(self.rng.random() * 20.0, self.waiting.pop())
+
     def _relaunch(self, phase: Phase) -> None:
         fresh = phase is Phase.DONE or self.rng.random() < 0.3
         self.launch += 1
         self.terms = (("--max-restarts", str(self.rng.randint(3, 4))),)
+        self.hold = self.world.cfg.hold and self.rng.random() < 0.7
         self.world.faults["fresh" if fresh else "new launch"] += 1
         self.world.note("world", "launch", self.launch)
         self.world.work.begin_again(fresh)
@@ -158,6 +170,8 @@ class Injector:
             return False
         self.world.note(agent.name, "CRASHES", "")
         agent.stop()
+        if self.rng.random() < 0.7:  # else its keeper was killed, too
+            Keeper(agent).bury()
         if self.rng.random() < 0.5:
             self.strike_restart(agent)
         return True
@@ -292,6 +306,29 @@ class Injector:
         agent.post("signal", lambda: agent.take(LeaveAsked(agent.clock(), self.rng.choice((0, 15)))))
         return True
 
+    def _coming_and_going(self) -> bool:
+        """A node that leaves or dies soon after it has come, and comes again."""
+        agent = self._some()
+        if agent is None:
+            return False
+        name, machine, turns = agent.name, agent.machine, self.rng.randint(2, 6)
+
+        def turn(left: int) -> None:
+            here = [a for a in self.world.living() if a.name == name and a.machine is machine and not a.leaving]
+            if self.fair or not left or self.world.truth.over:
+                return
+            for one in here:
+                if self.rng.random() < 0.5:
+                    one.leaving = True
+                    one.post("signal", lambda a=one: a.take(LeaveAsked(a.clock(), 0)))
+                else:
+                    one.stop()
+            self.bring(name, self.rng.random() * 3.0, machine)
+            self.world.after(self.rng.uniform(4.0, 25.0), lambda: turn(left - 1))
+
+        turn(turns)
+        return True
+
     def _late_join(self) -> bool:
         self.extra += 1
         name = f"x{self.extra}"
@@ -329,6 +366,8 @@ class Injector:
         self.world.net.calm()
         self._back()
         for agent in list(self.world.agents):
+            if agent.alive and agent.hung and agent.given.hold:
+                agent.stop()  # nobody fences what is held: a person sees to it
             agent.laggy_until = 0.0
             agent.slow_pipe(0.0, 0.0)
             self._mend(agent)

@@ -9,12 +9,16 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from remuster.agent.node_words import Start
+from remuster.rendezvous.admission import CALM_S, FLAPS, Admit
+from remuster.rendezvous.membership import Order
 from remuster.rendezvous.records import (
     Incarnation,
     Job,
     NodeId,
     Phase,
     Roster,
+    Round,
+    StoreLoss,
     decode_job,
     decode_node,
     decode_roster,
@@ -62,6 +66,9 @@ class Truth:
         self.over: set[str] = set()
         self.terms: tuple[tuple[str, str], ...] = ()  # of the present launch
         self.chronicle: list[str] = []  # every step of the job, for the stories
+        self.joined_at: dict[int, float] = {}
+        self.formed_at = self.launched_at = 0.0
+        self.blamed: dict[tuple[str, str], list[float]] = defaultdict(list)  # by (node, machine): rounds that it ended
         self.done: set[str] = set()
 
     def expect(self, holds: bool, name: str, what: str) -> None:
@@ -138,9 +145,15 @@ class Truth:
         inc, ready = record.inc, record.ready
         self.stats["ready checked"] += 1
         if inc not in self.promised:
+            agent = self._agent(inc)
             left = [r for r in self._living() if r.agent.name == name]
+            if (
+                self.world.cfg.hold and agent
+            ):  # a namesake may come and wait; what is held elsewhere is not for it to end
+                left = [r for r in left if r.agent.machine is agent.machine]
             self.expect(not left, "5 join after sweep", f"{name}@{inc:x} joins while {left} live")
             self._joined(inc, after)
+            self.joined_at[inc] = self.world.now
         before = self.promised.get(inc, 0)
         self.expect(ready >= before, "7 ready", f"ready of {name}@{inc:x} falls from {before} to {ready}")
         self.promised[inc], self.promised_at[inc] = ready, self.world.now
@@ -156,6 +169,8 @@ class Truth:
             expect((new.phase, new.round) == (F, 1), "2 rounds", f"the job begins as {new}")
             return
         n = new.round
+        if new.launch != old.launch:
+            self.launched_at = self.world.now
         expect(n >= old.round, "2 rounds", f"the round falls from {old.round} to {n}")
         pair = (old.phase, new.phase)
         expect(STEPS.get(pair) == n - old.round, "2 rounds", f"{old.phase.name}({old.round}) → {new.phase.name}({n})")
@@ -192,6 +207,11 @@ class Truth:
         assert cause is not None
         who = (cause.node, cause.inc)
         members = {m.who for m in self.rosters[n].members}
+        if cause.kind == "admit":
+            self._admitted(new, before)
+            return
+        if cause.kind in ("lost", "fenced", "leave") and who in members:
+            self._blame(cause.node, n)
         self.expect(who in members, "2 membership", f"round {n} is stopped for {who}, which is no member of {members}")
         if cause.kind == "lost":
             kv = before.range(keys.node(NodeId(cause.node))).one()
@@ -201,6 +221,70 @@ class Truth:
             self.expect(not here, "3 no false loss", f"round {n} is stopped for the loss of {who}, which is here")
             done = before.range(report).one() is not None
             self.expect(not done, "3 no false loss", f"round {n} is stopped for the loss of {who}, which had finished")
+
+    def _blame(self, node: str, n: int) -> None:
+        machine = next(m.machine for m in self.rosters[n].members if m.node == node)
+        self.blamed[node, machine].append(self.world.now)
+
+    def _comes_and_goes(self, node: str, machine: str) -> bool:
+        """Tell whether a node has ended too many rounds of this launch, and no calm can have made up for them."""
+        ended = [at for at in self.blamed[node, machine] if at >= self.launched_at]
+        return len(ended) >= FLAPS and self.world.now - ended[-FLAPS] < CALM_S
+
+    def _admitted(self, new: Job, before: Tree) -> None:
+        """A round is ended for a newcomer only as the launch wants it, when it has run, for one that can join."""
+        keys, limits, n, cause = self.world.cfg.keys, self.world.cfg.limits, new.round, new.cause
+        expect, now, rule = self.expect, self.world.now, "14 newcomers"
+        assert cause is not None
+        roster, what = self.rosters[n], f"round {n} is ended for {cause.node}@{cause.inc:x}"
+        self.stats["rounds ended for a newcomer"] += 1
+        expect(limits.admit is not Admit.RESTART, rule, f"{what}, which was not asked for")
+        expect(len(roster.members) < new.max_nodes, rule, f"{what}, and is full")
+        expect(cause.inc not in {m.inc for m in roster.members}, rule, f"{what}, a member")
+        expect(self.promised.get(cause.inc, 0) >= n, rule, f"{what}, which has not proven its old ranks dead")
+        slack = 1.0 - 1e-3
+        expect(now - self.formed_at >= slack * limits.admit_after_s, rule, f"{what} {now - self.formed_at:.1f} s old")
+        stood = now - self.joined_at[cause.inc]
+        expect(stood >= slack * limits.gather_s, rule, f"{what}, which joined {stood:.1f} s ago")
+        finished = before.range(*keys.reports("finished", Round(n))).items
+        started = before.range(*keys.reports("started", Round(n))).items
+        expect(not finished, rule, f"{what}, and {[kv.key for kv in finished]} are there")
+        expect(len(started) == len(roster.members), rule, f"{what}, and not all have started")
+        if limits.admit is Admit.CHECKPOINT:
+            late = self.world.work.published_at > self.joined_at[cause.inc]
+            expect(late, rule, f"{what} before the next checkpoint")
+            self.stats["rounds ended at a checkpoint"] += 1
+        kv = before.range(keys.node(NodeId(cause.node))).one()
+        if kv is not None and kv.lease == cause.inc:
+            flaps = self._comes_and_goes(cause.node, decode_node(kv.value).machine)
+            expect(not flaps, rule, f"{what}, which comes and goes: {dict(self.blamed)}")
+
+    def _steady(self, new: Job, roster: Roster, after: Tree) -> None:
+        """Who comes and goes is a member only where there are too few others."""
+        held = [m for m in roster.members if self._comes_and_goes(m.node, m.machine)]
+        if not held:
+            return
+        keys, known = self.world.cfg.keys, self.world.now - 30.0  # what came later, a leader may not have seen
+        others = []
+        for kv in after.range(keys.nodes, keys.nodes + "\x7f").items:
+            node = decode_node(kv.value)
+            steady = not self._comes_and_goes(kv.key[len(keys.nodes) :], node.machine)
+            if steady and node.ready >= new.round and self.promised_at[node.inc] < known:
+                others.append(node)
+        last = self.rosters.get(new.formed - 1)
+        alike = (
+            len({m.slots for m in (*roster.members, *(last.members if last else ()))} | {o.slots for o in others}) == 1
+        )
+        self.stats["comes and goes, and is needed"] += 1
+        needed = len(others) < new.min_nodes or not alike or self.world.cfg.static or self.world.cfg.hold
+        self.expect(needed, "14 newcomers", f"{held} come and go, and {others} were there for round {new.round}")
+
+    def _in_order(self, roster: Roster) -> None:
+        if self.world.cfg.limits.order is Order.HOSTNAME and not self.world.cfg.static:
+            names = [m.node for m in roster.members]
+            expected = sorted(names, key=lambda name: (name[0], int(name[1:])))
+            self.stats["orders checked"] += 1
+            self.expect(names == expected, "15 order", f"round {roster.round} stands as {names}")
 
     def _told(self, old: Job | None, new: Job, after: Tree) -> str:
         said = f"{self.world.now:6.1f}  {telling.job(new)}"
@@ -219,6 +303,8 @@ class Truth:
         keys = self.world.cfg.keys
         here = [decode_node(kv.value) for kv in after.range(keys.nodes, keys.nodes + "\x7f").items]
         known = self.world.now - 30.0  # what came later, a leader whose watch lags may not have seen
+        if any(agent.seat and agent.laggy_until > known for agent in self.world.living()):
+            return  # and one whose watch has lagged since then, nothing
         ready = [node for node in here if node.ready >= new.round and self.promised_at[node.inc] < known]
         last = self.rosters.get(new.formed)
         slots = {node.slots for node in ready} | {m.slots for m in (last.members if last else ())}
@@ -227,6 +313,9 @@ class Truth:
         if self.world.cfg.static:
             places = {node.place for node in ready}
             enough = len(places) >= new.min_nodes and 0 in places
+        if last and last.store_loss is StoreLoss.HOLD:
+            here_now = {(node.machine, m.node) for node in ready for m in last.members if node.address == m.address}
+            enough = enough and all((m.machine, m.node) in here_now for m in last.members)
         self.stats["gave up for want of nodes"] += 1
         self.expect(not enough or not fits, "9 liveness", f"round {new.round} was given up with {ready} ready")
 
@@ -251,11 +340,15 @@ class Truth:
         expect(old.min_nodes <= size <= old.max_nodes, "2 rounds", f"{size} nodes in {old.min_nodes}:{old.max_nodes}")
         if self.world.cfg.static:
             self._in_places(roster)
+        self._in_order(roster)
+        self._steady(new, roster, after)
+        self.formed_at = self.world.now
         left = self._living()
         expect(not left, "1 one world", f"round {n} is formed while {left} live")
         for m in roster.members:
             ready = self.promised.get(m.inc, 0)
             expect(ready >= n, "2 membership", f"{m.node}@{m.inc:x} is chosen for round {n} with ready({ready})")
+        self._closed_roster(old, roster)
         if old.formed:
             here = {kv.key: kv.lease for kv in after.range(keys.nodes, keys.nodes + "\x7f").items}
             for m in self.rosters[old.formed].members:
@@ -266,6 +359,15 @@ class Truth:
         newest = self.world.work.newest()[1]
         step = new.resume.step if new.resume else None
         expect(step == newest, "8 resume", f"round {n} resumes from {step}, the newest checkpoint is {newest}")
+
+    def _closed_roster(self, old: Job, roster: Roster) -> None:
+        """Within a launch that holds its ranks, every round is of the same nodes on the same machines."""
+        last = self.rosters.get(old.formed)
+        if old.store_loss is not StoreLoss.HOLD or last is None or old.formed < old.first:
+            return
+        now, before = ({(m.node, m.machine.partition("-")[0]) for m in r.members} for r in (roster, last))
+        self.stats["closed rosters checked"] += 1
+        self.expect(now == before, "13 closed roster", f"round {roster.round} is of {now}, the last was of {before}")
 
     def _budget(self, old: Job, new: Job, before: Tree) -> None:
         spent, was = (sum(k for _, k in job.spent) for job in (new, old))
@@ -278,8 +380,8 @@ class Truth:
         self.expect(old.phase is S, "3 budget", f"a charge in {old.phase.name}({n})")
         limit = self.world.cfg.budget
         self.expect(new.charged <= limit, "3 budget", f"{new.charged} charges in launch {new.launch}, {limit} allowed")
-        leave = old.cause is not None and old.cause.kind == "leave"
-        self.expect(not leave, "3 budget", f"round {n} ended by a leave and is charged")
+        planned = old.cause is not None and old.cause.kind in ("leave", "admit")
+        self.expect(not planned, "3 budget", f"round {n} ended by a planned change and is charged")
         start, end = self.world.cfg.keys.reports("started", n)
         started = len(before.range(start, end).items)
         members = len(self.rosters[n].members)

@@ -11,7 +11,7 @@ from remuster.agent import node
 from remuster.agent import node_words as words
 from remuster.agent.fence import Fence
 from remuster.agent.node_state import NodeState, Ranks
-from remuster.rendezvous import leader
+from remuster.rendezvous import leader, leader_state, leader_words
 from remuster.rendezvous.records import NO_PLACE, Phase, Round, Terms, decode_job, decode_node, decode_roster, encode
 from remuster.rendezvous.store import Delete, Field, KeyValue, Put, Range, WatchBatch
 from remuster.rendezvous.writes import Kind, Write
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from .agents import Agent
 
 
-def _sees(change: Callable[[Agent, KeyValue], KeyValue]) -> Any:
+def sees(change: Callable[[Agent, KeyValue], KeyValue]) -> Any:
     """Make a leader that reads every key through ``change``."""
 
-    def step(agent: Agent, state: leader.Leader, event: Any) -> tuple[leader.Leader, Actions]:
+    def step(agent: Agent, state: leader_state.Leader, event: Any) -> tuple[leader_state.Leader, Actions]:
         match event:
-            case leader.Elected(found=found):
+            case leader_words.Elected(found=found):
                 found = Range(tuple(change(agent, kv) for kv in found.items), found.revision)
                 event = altered(event, found=found)
-            case leader.Changed(batch=batch):
+            case leader_words.Changed(batch=batch):
                 events = tuple(altered(e, kv=e.kv and change(agent, e.kv)) for e in batch.events)
                 event = altered(event, batch=WatchBatch(events))
             case _:
@@ -62,23 +62,23 @@ def _forgets_members(_agent: Agent, kv: KeyValue) -> KeyValue:
     return kv if job.phase is not Phase.FORMING else altered(kv, value=encode(altered(job, formed=Round(0))))
 
 
-def _no_last_round(agent: Agent, s: leader.Leader, event: Any) -> tuple[leader.Leader, Actions]:
+def _no_last_round(agent: Agent, s: leader_state.Leader, event: Any) -> tuple[leader_state.Leader, Actions]:
     """… and the rosters are out of its sight, too: the product would miss the one that ``formed`` does not name."""
     gone = set()
-    if isinstance(event, leader.Elected):
+    if isinstance(event, leader_words.Elected):
         found = event.found
         forming = any(kv.key.endswith("/job") and decode_job(kv.value).phase is Phase.FORMING for kv in found.items)
         if forming:
             items = tuple(kv for kv in found.items if "/rounds/" not in kv.key)
             event = altered(event, found=Range(items, found.revision))
-    elif isinstance(event, leader.Changed):
+    elif isinstance(event, leader_words.Changed):
         jobs = [decode_job(e.kv.value) for e in event.batch.events if e.kv and e.key.endswith("/job")]
         if jobs and jobs[-1].phase is Phase.FORMING:
             gone = {key for key in s.view.tree if "/rounds/" in key}
     if gone:
         tree = {key: kv for key, kv in s.view.tree.items() if key not in gone}
         s = altered(s, view=altered(s.view, tree=tree))
-    return _sees(_forgets_members)(agent, s, event)
+    return sees(_forgets_members)(agent, s, event)
 
 
 def _fails_with_members(agent: Agent, wanted: Write) -> Write:
@@ -108,11 +108,11 @@ def _by_name(_agent: Agent, s: NodeState, event: Any) -> tuple[NodeState, Action
 
 
 # 4. The leader revokes the lease of a member that does not answer.
-def _impatient(_agent: Agent, s: leader.Leader, event: Any) -> tuple[leader.Leader, Actions]:
+def _impatient(_agent: Agent, s: leader_state.Leader, event: Any) -> tuple[leader_state.Leader, Actions]:
     s, actions = leader.step(s, event)
     seen = s.view.job()
     last = s.view.roster(seen.job) if seen and seen.job.phase is Phase.FORMING else None
-    if seen is None or last is None or not any(isinstance(a, leader.Wake) for a in actions):
+    if seen is None or last is None or not any(isinstance(a, leader_words.Wake) for a in actions):
         return s, actions
     here = s.view.nodes()
     slow = [m.inc for m in last.members if m.node in here and here[m.node].record.inc == m.inc]
@@ -130,8 +130,8 @@ def _trusts_memory(_agent: Agent, s: NodeState, event: Any) -> tuple[NodeState, 
 
 
 # 7. A loss is an event: a leader acts on a DELETE that it sees, and a successor never sees the one before its time.
-def _edge_triggered(agent: Agent, s: leader.Leader, event: Any) -> tuple[leader.Leader, Actions]:
-    if isinstance(event, leader.Elected):
+def _edge_triggered(agent: Agent, s: leader_state.Leader, event: Any) -> tuple[leader_state.Leader, Actions]:
+    if isinstance(event, leader_words.Elected):
         kvs, keys = {kv.key: kv for kv in event.found.items}, agent.world.cfg.keys
         job = decode_job(kvs[keys.job].value)
         roster = agent.world.truth.rosters.get(job.formed)
@@ -167,10 +167,10 @@ def _resets(_agent: Agent, wanted: Write) -> Write:
 
 
 # 11. The charge is a write of its own; the transition follows a little later.
-def _charges_first(_agent: Agent, s: leader.Leader, event: Any) -> tuple[leader.Leader, Actions]:
+def _charges_first(_agent: Agent, s: leader_state.Leader, event: Any) -> tuple[leader_state.Leader, Actions]:
     s, actions = leader.step(s, event)
     seen = s.view.job()
-    moves = [a for a in actions if isinstance(a, leader.Submit) and a.write.kind is Kind.NEXT]
+    moves = [a for a in actions if isinstance(a, leader_words.Submit) and a.write.kind is Kind.NEXT]
     if not moves or seen is None:
         return s, actions
     rest, write = tuple(a for a in actions if a not in moves), moves[0].write
@@ -178,9 +178,9 @@ def _charges_first(_agent: Agent, s: leader.Leader, event: Any) -> tuple[leader.
     new = decode_job(put.value)
     if sum(n for _, n in new.spent) > sum(n for _, n in seen.job.spent):
         put = altered(put, value=encode(altered(seen.job, spent=new.spent, charged=new.charged)))
-        return s, (*rest, leader.Submit(altered(write, txn=altered(write.txn, then=(put,)))))
+        return s, (*rest, leader_words.Submit(altered(write, txn=altered(write.txn, then=(put,)))))
     if new.spent and event.at < (s.stamps.gathered or 0.0) + 3.0:
-        return altered(s, busy=-1), (*rest, leader.Wake(event.at + 0.5, "not yet"))
+        return altered(s, busy=-1), (*rest, leader_words.Wake(event.at + 0.5, "not yet"))
     return s, actions
 
 
@@ -202,8 +202,8 @@ def _leaves_first(agent: Agent, s: NodeState, event: Any) -> tuple[NodeState, Ac
 
 
 # 15. Done by any: one member that has finished speaks for all.
-def _done_by_any(agent: Agent, s: leader.Leader, event: Any) -> tuple[leader.Leader, Actions]:
-    if isinstance(event, leader.Changed):
+def _done_by_any(agent: Agent, s: leader_state.Leader, event: Any) -> tuple[leader_state.Leader, Actions]:
+    if isinstance(event, leader_words.Changed):
         keys, events = agent.world.cfg.keys, list(event.batch.events)
         for e in event.batch.events:
             kind, _, rest = e.key[len(keys.prefix) :].partition("/")
@@ -216,7 +216,7 @@ def _done_by_any(agent: Agent, s: leader.Leader, event: Any) -> tuple[leader.Lea
 
 
 # 15. A member that has finished is lost when its lease goes.
-def _forgets_finished(agent: Agent, s: leader.Leader, event: Any) -> tuple[leader.Leader, Actions]:
+def _forgets_finished(agent: Agent, s: leader_state.Leader, event: Any) -> tuple[leader_state.Leader, Actions]:
     keys, seen = agent.world.cfg.keys, s.view.job()
     if seen is None:
         return leader.step(s, event)
@@ -284,6 +284,7 @@ PLANTS = (
     Rules("hole 4: the leader revokes a slow member's lease", leader=_impatient),
     Rules("hole 4: keepalives go on while the loop hangs", keepalive_thread=True),
     Rules("hole 5: joins before the old guardian has swept", sweep_first=False),
+    Rules("hole 5: the keeper revokes before the sweep", bury_late=False),
     Rules("hole 6: fenced ranks unreported", node=_trusts_memory),
     Rules("hole 7: loss is an event", leader=_edge_triggered),
     Rules("hole 8: never-started member is silent", node=_silent),
@@ -299,6 +300,6 @@ PLANTS = (
     Rules("no fence: the guardian does not kill at the deadline", fences=False, may_start=_starts_anyway),
     Rules("the lease guard dropped", write=_without(tuple(Kind), _own_node)),
     Rules("old words are kept for ever", write=_keeps_all),
-    Rules("places: two that ask for the same one are both members", leader=_sees(_no_places)),
+    Rules("places: two that ask for the same one are both members", leader=sees(_no_places)),
     Rules("terms: they are not compared", node=_any_terms),
 )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from remuster.agent import node
 from remuster.agent.fence import Fence
 from remuster.agent.node_state import NodeState
-from remuster.rendezvous import leader
+from remuster.rendezvous import leader, leader_state
 from remuster.rendezvous.writes import Write
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def node_step(_agent: Agent, state: NodeState, event: Any) -> tuple[NodeState, A
     return node.step(state, event)
 
 
-def leader_step(_agent: Agent, state: leader.Leader, event: Any) -> tuple[leader.Leader, Actions]:
+def leader_step(_agent: Agent, state: leader_state.Leader, event: Any) -> tuple[leader_state.Leader, Actions]:
     """The job machine as the product has it."""
     return leader.step(state, event)
 
@@ -54,10 +54,11 @@ class Rules:
 
     name: str = "the product"
     node: Callable[[Agent, NodeState, Any], tuple[NodeState, Actions]] = node_step
-    leader: Callable[[Agent, leader.Leader, Any], tuple[leader.Leader, Actions]] = leader_step
+    leader: Callable[[Agent, leader_state.Leader, Any], tuple[leader_state.Leader, Actions]] = leader_step
     write: Callable[[Agent, Write], Write] = write
     may_start: Callable[[Fence, int, float], str | None] = Fence.may_start
     keepalive_thread: bool = False  # keepalives go on while the agent's loop hangs
     fences: bool = True  # the guardian kills at the deadline
     kill_cancels: bool = True  # a kill drops starts that are queued before it
     sweep_first: bool = True  # a new agent waits until the old guardian has proven its ranks dead
+    bury_late: bool = True  # and so does the keeper before it gives up the old one's lease

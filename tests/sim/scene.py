@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable
 
 from remuster.agent.node_words import LeaveAsked
-from remuster.rendezvous.leader import Limits
+from remuster.rendezvous.admission import Admit
+from remuster.rendezvous.leader_words import Limits
+from remuster.rendezvous.membership import Order
 
 from .agents import Agent
 from .rules import Rules
@@ -25,9 +27,12 @@ class Scene:
         budget: int = 3,
         rules: Rules | None = None,
         places: dict[str, int] | None = None,
+        hold: bool = False,
+        admit: Admit = Admit.RESTART,
+        order: Order = Order.STICKY,
     ):
-        limits = Limits(last_call_s=5.0, join_timeout_s=60.0, gather_s=18.0)
-        cfg = Config(len(nodes), low, high, budget, 60, 0.0, 0, 2.0, limits, static=places is not None)
+        limits = Limits(5.0, 60.0, 18.0, admit, 20.0, order)  # last call, join, gather; admit after
+        cfg = Config(len(nodes), low, high, budget, 60, 0.0, 0, 2.0, limits, static=places is not None, hold=hold)
         self.world = World(1, rules, cfg)
         self.places = places or {}
         self.world.net.calm()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from remuster.rendezvous import leader
+from remuster.rendezvous import leader_state, leader_words
 from remuster.rendezvous.records import Memory, Outcome, ResumePoint
 from remuster.rendezvous.snapshot import Snapshot
 from remuster.rendezvous.store import Range
@@ -16,7 +16,7 @@ from .store import Watching
 if TYPE_CHECKING:
     from .agents import Agent
 
-AGAIN_S = 0.2
+AGAIN_S, LOOK_EVERY_S = 0.2, 5.0
 
 
 class Seat:
@@ -31,8 +31,8 @@ class Seat:
         self.open = True
         self.said = ""
         self.watching: Watching | None = None
-        self.alarm = Alarm(agent, lambda: self.take(leader.Tick(agent.clock())))
-        self.state = leader.Leader(agent.node.own, self.world.cfg.limits, Snapshot(self.world.cfg.keys))
+        self.alarm = Alarm(agent, lambda: self.take(leader_words.Tick(agent.clock())))
+        self.state = leader_state.Leader(agent.node.own, self.world.cfg.limits, Snapshot(self.world.cfg.keys))
         self._read()
 
     def _read(self) -> None:
@@ -45,20 +45,20 @@ class Seat:
         if found is None:
             self.world.after(AGAIN_S, lambda: self.agent.post("timer", lambda: self._read() if self.open else None))
             return
-        self.take(leader.Elected(self.agent.clock(), self.token, found))
+        self.take(leader_words.Elected(self.agent.clock(), self.token, found))
         if self.open:
             self.watching = self.world.store.watch(self.agent, None, found.revision + 1, self._changed)
 
     def _changed(self, batch: Any) -> None:
-        self.take(leader.Changed(self.agent.clock(), batch))
+        self.take(leader_words.Changed(self.agent.clock(), batch))
 
-    def take(self, event: leader.Event) -> None:
+    def take(self, event: leader_words.Event) -> None:
         """Give the job machine an event and carry out what it wants."""
         if not self.open:
             if self.watching:
                 self.watching.open = False
             return
-        if not isinstance(event, leader.Changed):
+        if not isinstance(event, leader_words.Changed):
             self.world.note(self.agent.name, "leader <", event)
         self.state, actions = self.world.rules.leader(self.agent, self.state, event)
         for action in actions:
@@ -66,24 +66,29 @@ class Seat:
 
     def _do(self, action: Any) -> None:
         world, agent = self.world, self.agent
-        if not isinstance(action, leader.Wake):
+        if not isinstance(action, leader_words.Wake):
             world.note(agent.name, "leader >", action)
         match action:
-            case leader.Submit(write=write):
+            case leader_words.Submit(write=write):
                 self.said = write.reason
-                agent.submit(write, "leader", lambda w, r: leader.Wrote(agent.clock(), w.kind, r))
-            case leader.Conclude():
+                agent.submit(write, "leader", lambda w, r: leader_words.Wrote(agent.clock(), w.kind, r))
+            case leader_words.Conclude():
                 world.after(world.rng.random() * 0.5, lambda: agent.post("judge", lambda: self._conclude(action)))
-            case leader.SelectResume(round=n):
+            case leader_words.SelectResume(round=n):
                 world.truth.choosing(n)
                 world.after(world.rng.random() * 1.0, lambda: agent.post("judge", lambda: self._select(n)))
-            case leader.Wake(at=at, reason=reason):
+            case leader_words.AwaitCheckpoint(round=n, again=again, reason=reason):
+                self.said = reason
+                world.after(
+                    again * LOOK_EVERY_S + world.rng.random(), lambda: agent.post("look", lambda: self._look(n))
+                )
+            case leader_words.Wake(at=at, reason=reason):
                 self.said = reason
                 self.alarm.set(at)
-            case leader.Depose():
+            case leader_words.Depose():
                 world.stats["deposed"] += 1
                 agent.depose()
-            case leader.Abandon(reason=reason):
+            case leader_words.Abandon(reason=reason):
                 world.stats["abandoned by its leader"] += 1
                 agent.fail(reason)
             case Revoke(inc=inc):
@@ -91,22 +96,29 @@ class Seat:
             case _:
                 raise AssertionError(f"the simulator does not know {action!r}")
 
-    def _conclude(self, ask: leader.Conclude) -> None:
+    def _conclude(self, ask: leader_words.Conclude) -> None:
         """Charge each failed round, unless a node left or not all had started; stop when the budget is spent."""
         job, at = ask.job, self.agent.clock()
         kept = Charge(job.spent, job.charged, job.memory)
         if ask.done:
-            self.take(leader.Concluded(at, ask.round, False, kept, Outcome(0, "done"), b"{}", True))
+            self.take(leader_words.Concluded(at, ask.round, False, kept, Outcome(0, "done"), b"{}", True))
+            return
+        if job.cause is not None and job.cause.kind == "admit":
+            self.take(leader_words.Concluded(at, ask.round, True, kept, Outcome(0, ""), b"{}"))
             return
         free = not ask.all_started or (job.cause is not None and job.cause.kind == "leave")
         if free:
             charge = Charge(job.spent, job.charged, Memory(free=job.memory.free + 1))
-            self.take(leader.Concluded(at, ask.round, True, charge, Outcome(0, ""), b"{}"))
+            self.take(leader_words.Concluded(at, ask.round, True, charge, Outcome(0, ""), b"{}"))
             return
         retry = job.charged < self.world.cfg.budget
         spent = sum(n for _, n in job.spent) + 1
         charge = Charge((("unknown", spent),), job.charged + 1, Memory())
-        self.take(leader.Concluded(at, ask.round, retry, charge, Outcome(1, "budget spent"), b"{}"))
+        self.take(leader_words.Concluded(at, ask.round, retry, charge, Outcome(1, "budget spent"), b"{}"))
+
+    def _look(self, n: int) -> None:
+        step = None if self.world.rng.random() < 0.05 else self.world.work.newest()[1]
+        self.take(leader_words.CheckpointSeen(self.agent.clock(), n, step))
 
     def _select(self, n: int) -> None:
-        self.take(leader.Resumed(self.agent.clock(), n, ResumePoint(*self.world.work.newest())))
+        self.take(leader_words.Resumed(self.agent.clock(), n, ResumePoint(*self.world.work.newest())))

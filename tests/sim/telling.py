@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any
 
 from remuster.agent import node_words as words
-from remuster.rendezvous import leader
+from remuster.rendezvous import leader_words
 from remuster.rendezvous.errors import BadRecord
 from remuster.rendezvous.records import Job, Phase, Roster, decode_job, decode_roster
 from remuster.rendezvous.store import KeyValue
@@ -49,19 +49,19 @@ def tell(about: Any) -> str:
         case words.RosterRead(round=n, roster=roster, found=found):
             said = _roster(roster) if roster else "absent" if found else "no answer"
             return f"roster({n}) {said}"
-        case words.Submit(write=write) | leader.Submit(write=write):
+        case words.Submit(write=write) | leader_words.Submit(write=write):
             return f"submit {write.kind.value}({write.round}): {write.reason}"
         case words.Start(round=n, place=place, job=record):
             return f"start({n}) as {place}, {job(record)}"
-        case leader.Wrote(kind=kind, result=result):
+        case leader_words.Wrote(kind=kind, result=result):
             return f"wrote {kind.value} {_result(result)}"
-        case leader.Conclude(round=n, lost=lost, all_started=started):
+        case leader_words.Conclude(round=n, lost=lost, all_started=started):
             return f"conclude({n}) lost {' '.join(lost) or '-'}, all started: {started}"
-        case leader.Concluded(round=n, retry=retry, charge=charge):
+        case leader_words.Concluded(round=n, retry=retry, charge=charge):
             return f"concluded({n}) retry {retry}, charged {charge.charged}"
-        case leader.SelectResume(round=n, roster=roster):
+        case leader_words.SelectResume(round=n, roster=roster):
             return f"select resume({n}) for {members(roster)}"
-        case leader.Elected(token=token):
+        case leader_words.Elected(token=token):
             return f"elected, token {token}"
         case str():
             return about

@@ -6,7 +6,7 @@ import pytest
 from sim.invariants import Violation
 from sim.plants import PLANTS
 from sim.rules import Rules
-from sim.world import World
+from sim.world import Config, World
 
 SCHEDULES = 200
 DEAD_FIRST = {"1 one world", "8 resume", "5 join after sweep", "4 nothing is left"}
@@ -42,10 +42,10 @@ def test_plant_is_caught(rules: Rules) -> None:
     assert caught.name in CAUGHT_BY[rules.name.partition(":")[0]]
 
 
-def caught_by(rules: Rules, seed: int) -> Violation | None:
+def caught_by(rules: Rules, seed: int, cfg: Config | None = None) -> Violation | None:
     """Play one schedule under ``rules``; return the invariant that did not hold."""
     try:
-        World(seed, rules).play()
+        World(seed, rules, cfg).play()
     except Violation as violation:
         return violation
     return None

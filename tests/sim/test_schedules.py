@@ -58,6 +58,8 @@ def test_no_invariant_holds_by_default() -> None:
         "losses checked": 100,
         "fenced with ranks alive": 50,
         "lease expired": 200,
+        "lease given up by a keeper": 50,
+        "word left by a keeper": 20,
         "lease lost by a living agent": 100,
         "deposed": 50,
         "start refused": 20,

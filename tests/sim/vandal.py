@@ -1,8 +1,8 @@
 """Somebody with access to the store who writes over, deletes and adds keys of a run in virtual time.
 
 Not told are lies: a well-formed record of the right incarnation that says what is not so ("ready", another roster), a
-node's key deleted or moved to a lease that ends, or the job record and the last roster both gone, cannot be told from
-the truth; whoever can write them runs the job.
+node's key deleted or moved to a lease that ends, a "finished" deleted, or the job record and the last roster both gone,
+cannot be told from the truth; whoever can write them runs the job.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from remuster.rendezvous.records import (
     NodeId,
     Outcome,
     Phase,
+    Roster,
     Round,
     decode_job,
     decode_node,
@@ -66,6 +67,10 @@ class OneWorld(Truth):
     def _budget(self, old: Job, new: Job, before: Tree) -> None: ...
 
     def _stopped(self, new: Job, before: Tree) -> None: ...
+
+    def _steady(self, new: Job, roster: Roster, after: Tree) -> None: ...
+
+    def _in_order(self, roster: Roster) -> None: ...
 
 
 class Vandal:
@@ -162,9 +167,9 @@ class Vandal:
         return "another job"
 
     def _delete(self) -> str:
-        """Delete anything but a node's key: its absence says that its lease is gone, and its ranks with it."""
+        """Delete anything but a node's key, whose absence says that its lease is gone, or its word that it is done."""
         keys = self.world.cfg.keys
-        keeps = (keys.nodes, keys.rosters if self.removes == "job" else keys.job)
+        keeps = (keys.nodes, f"{keys.prefix}finished/", keys.rosters if self.removes == "job" else keys.job)
         found = [kv.key for kv in self._all() if not kv.key.startswith(keeps)]
         if not found:
             return ""

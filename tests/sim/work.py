@@ -31,6 +31,7 @@ class Work:
         self.steps = steps
         self.groups: dict[int, Group] = {}
         self.checkpoints: list[int] = []
+        self.published_at = -1.0  # the newest of them
         self.victims = 0.6  # of the peers of a rank that failed fail soon; the others hang
         self.unharmed = 0.1  # … or had done their part already, and finish
 
@@ -58,8 +59,10 @@ class Work:
         self.world.stats["groups that trained"] += 1
         group.began_at = self.world.now
         left = max(0.0, self.steps - group.first_step)
+        # In some rounds a few ranks write results for a while.
+        apart = 1.5 if self.world.injector.fair else self.world.rng.choice((1.5, 1.5, 1.5, 30.0))
         for rank in group.ranks:
-            self.world.after(0.1 + left + self.world.rng.random() * 1.5, lambda r=rank: self._finish(r))
+            self.world.after(0.1 + left + self.world.rng.random() * apart, lambda r=rank: self._finish(r))
         self._save_later(group)
 
     def _step(self, group: Group) -> int:
@@ -79,6 +82,7 @@ class Work:
     def _publish(self, step: int) -> None:
         if step > (self.checkpoints[-1] if self.checkpoints else 0):
             self.checkpoints.append(step)
+            self.published_at = self.world.now
 
     def _finish(self, rank: Rank) -> None:
         if rank.may_finish and not rank.killed:
@@ -106,6 +110,8 @@ class Work:
                     peer.may_finish = self.world.rng.random() < self.unharmed
                     if self.world.rng.random() < self.victims:
                         self.world.after(0.05 + self.world.rng.random() * 4, lambda r=peer: self._victim(r))
+        if status == 0 and any(peer.alive for peer in group.ranks):
+            self.world.injector.some_have_finished()
         rank.agent.guardian_of(rank).ended(rank, status)
 
     def _victim(self, rank: Rank) -> None:

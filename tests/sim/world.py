@@ -14,8 +14,10 @@ from random import Random
 from typing import Any
 
 from remuster.agent.lease import Timing
+from remuster.rendezvous.admission import Admit
 from remuster.rendezvous.keys import Keys
-from remuster.rendezvous.leader import Limits
+from remuster.rendezvous.leader_words import Limits
+from remuster.rendezvous.membership import Order
 from remuster.rendezvous.records import Job
 
 from .agents import Agent
@@ -46,6 +48,7 @@ class Config:
     limits: Limits
     patience_s: float = 90.0
     static: bool = False  # every node asks for its place
+    hold: bool = False  # the first launch, and most later ones, are begun with --on-store-loss=hold
     timing: Timing = Timing(15, 3.0)
     keys: Keys = Keys("sim")
 
@@ -69,6 +72,18 @@ def in_places(cfg: Config, rng: Random) -> Config:
     return replace(cfg, static=True, min_nodes=cfg.max_nodes if fixed else cfg.min_nodes)
 
 
+def held(cfg: Config) -> Config:
+    """Let ranks be held: the number of nodes is fixed then."""
+    return replace(cfg, hold=True, min_nodes=cfg.max_nodes)
+
+
+def with_newcomers(cfg: Config, rng: Random) -> Config:
+    """Let most runs take newcomers into a running round, and some stand in the order of names."""
+    admit = rng.choice((Admit.RESTART, Admit.NOW, Admit.NOW, Admit.CHECKPOINT))
+    order = rng.choice((Order.STICKY, Order.STICKY, Order.HOSTNAME))
+    return replace(cfg, limits=cfg.limits._replace(admit=admit, admit_after_s=rng.uniform(1.0, 15.0), order=order))
+
+
 class World:
     """Everything of one schedule."""
 
@@ -78,7 +93,7 @@ class World:
         self.seed = seed
         self.rules = rules or Rules()
         self.rng = Random(seed)
-        self.cfg = cfg or in_places(drawn(self.rng), Random(-1 - seed))
+        self.cfg = cfg or with_newcomers(in_places(drawn(self.rng), Random(-1 - seed)), Random(-(10**6) - seed))
         self.now = 0.0
         self.events = 0
         self._heap: list[tuple[float, int, Callable[[], Any]]] = []

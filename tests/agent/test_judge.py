@@ -1,0 +1,109 @@
+"""One failed round through all judgements: what it costs, what comes back, and what a person is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from remuster.agent.judge import Allowance, Judgement, weigh
+from remuster.health import wire
+from remuster.health.evidence import RankExit
+from remuster.rendezvous.budget import OTHERS, parse
+from remuster.rendezvous.leader_words import Conclude, Stamps
+from remuster.rendezvous.records import Cause, Incarnation, Job, Member, Memory, NodeId, Paid, Phase, Roster, Round
+from remuster.rendezvous.snapshot import Report
+
+NOW = 1_795_951_311
+A = NodeId("a")
+ROSTER = Roster(Round(3), (Member(A, Incarnation(7), "m", 1, "10.0.0.1"),))
+JOB = Job(Phase.STOPPING, Round(3), 1, 1, "one", formed=Round(3))
+FAMILIES = ("hardware", "node", "storage", "unknown", "user")
+ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
+
+
+def ended(job: Job, words: str, status: int = 1, mark: str = "") -> Conclude:
+    tail = ("Traceback (most recent call last):", f'  File "/t.py", line 3, in step{mark}', words) if words else ()
+    facts = wire.encode((RankExit(0, 0, 4711, status, 9.0, tail=tail),))
+    return Conclude(Round(3), job, ROSTER, ((A, Report(facts, 5)),), (), True, False, (), Stamps(), "round 3 ended")
+
+
+def story(allowance: Allowance, *failures: tuple[str, int, int]) -> list[Judgement]:
+    """Play failures of one job: (last words, newest step, seconds since the start)."""
+    job, out = JOB, list[Judgement]()
+    for i, (words, step, after_s) in enumerate(failures):
+        made = weigh(ended(job, words, mark=str(i)), allowance, step, NOW + after_s)
+        out.append(made)
+        job = replace(job, spent=made.charge.spent, charged=made.charge.charged, memory=made.charge.memory)
+    return out
+
+
+def test_the_last_retries_are_announced() -> None:
+    made = story(Allowance(3, parse("hardware=5", FAMILIES)), *[(ECC, -1, 0)] * 4)
+    assert [one.retry for one in made] == [True, True, True, False]
+    assert [dict(one.left) for one in made] == [
+        {"hardware": 4, "launch": 2},
+        {"hardware": 3, "launch": 1},
+        {"hardware": 2, "launch": 0},
+        {},
+    ]
+    assert "last" not in made[0].reason
+    assert made[1].reason.endswith("; the last restart of this launch is left")
+    assert made[2].reason.endswith("; this is the last restart of this launch")
+    assert made[3].reason == "all 3 restarts of this launch are used up (--max-restarts 3)"
+    made = story(Allowance(None, parse("hardware=2", FAMILIES)), *[(ECC, -1, 0)] * 3)
+    assert made[0].reason.endswith("; the last retry of family hardware is left")
+    assert made[1].reason.endswith("; this is the last retry of family hardware")
+    assert "the budget of family hardware is spent: 2 of 2 retries" in made[2].outcome.sentence
+
+
+def test_progress_gives_back_to_the_family_and_not_to_the_launch() -> None:
+    made = story(Allowance(4, parse("hardware=1", FAMILIES)), *((ECC, step, 0) for step in (10, 20, 30, 30)))
+    assert [one.retry for one in made] == [True, True, True, False]
+    assert [one.refunded for one in made] == ["", "hardware", "hardware", ""]
+    assert "one retry of family hardware is given back for progress" in made[1].reason
+    assert made[2].charge.spent == (("hardware", 1),)
+    assert made[2].charge.charged == 3, "a launch's own bound is torchrun's: it counts every restart"
+    assert [one.retry for one in story(Allowance(2, ()), *((ECC, step, 0) for step in (10, 20, 30)))] == [1, 1, 0]
+
+
+def test_a_directory_that_cannot_be_read_earns_nothing() -> None:
+    made = story(Allowance(None, parse("hardware=2", FAMILIES)), *((ECC, step, 0) for step in (10, -1, 10)))
+    assert [one.refunded for one in made] == ["", "", ""]
+    assert [one.retry for one in made] == [True, True, False]
+
+
+def test_a_window_is_paid_by_the_clock_of_the_event() -> None:
+    allowance = Allowance(None, parse("hardware=2/1h", FAMILIES))
+    made = story(allowance, (ECC, 1, 0), (ECC, 2, 60), (ECC, 3, 120), (ECC, 4, -9999), (ECC, 5, 3600))
+    assert [one.retry for one in made] == [True, True, False, False, True]
+    assert made[1].charge.memory.times == (Paid("hardware", (NOW, NOW + 60)),)
+    assert "within 1h (--retry-budget hardware=2/1h); the next is allowed in 58m" in made[2].reason
+    assert made[2].charge.memory.times == made[1].charge.memory.times
+
+
+def test_families_that_the_budget_does_not_name() -> None:
+    failures = [(f"{kind}: x", -1, 0) for kind in ("ValueError", "KeyError", "TypeError", "IndexError")]
+    alone = story(Allowance(None, parse("hardware=9", FAMILIES), OTHERS), *failures)
+    assert sum(one.retry for one in alone) == OTHERS
+    assert "family user is spent: 3 of 3" in alone[OTHERS].reason
+
+
+def test_a_full_disk_is_not_tried_again() -> None:
+    (made,) = story(Allowance(None, ()), ("OSError: [Errno 28] No space left on device: '/shared/out'", 5, 0))
+    assert (made.verdict.cls, made.retry) == ("disk_full_or_io", False)
+    assert made.outcome.exit_code == 75
+
+
+@pytest.mark.parametrize("memory", [Memory("x", 7, 2, "node", 3, (Paid("node", (NOW,)),))])
+def test_what_is_done_or_free_pays_nothing_and_forgets_nothing(memory: Memory) -> None:
+    job = replace(JOB, spent=(("node", 1),), charged=1, memory=memory)
+    done = weigh(ended(job, "", 0)._replace(done=True), Allowance(3, ()), 99, NOW)
+    assert (done.charge.spent, done.charge.charged, done.charge.memory) == (job.spent, 1, memory)
+    joins = replace(job, cause=Cause("admit", "b", 8))  # a round that was ended for a newcomer
+    admit = weigh(ended(joins, "ValueError: its peers were stopped"), Allowance(0, ()), 99, NOW)
+    assert (admit.verdict.cls, admit.retry, admit.family, admit.charge.charged) == ("admit", True, "", 1)
+    assert admit.charge.memory == memory
+    free = weigh(ended(job, "", 0)._replace(all_started=False, lost=(A,), evidence=()), Allowance(0, ()), 99, NOW)
+    assert (free.retry, free.family, free.left, free.refunded) == (True, "", (), "")
+    assert free.charge.memory == memory._replace(free=3)
