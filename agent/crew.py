@@ -73,7 +73,7 @@ class Crew:
 
     # --- the node machine's actions -----------------------------------------------------------------------------------
     async def start(self, action: words.Start) -> None:
-        """Make the round's directories, then hand the ranks to the guardian; their output is shown a moment later."""
+        """Make the round's directories, hand the ranks to the guardian; what a restart prints is shown a bit later."""
         self._show()  # of a round that ended at once
         n, slots = action.round, self._spec.nproc
         try:
@@ -94,7 +94,10 @@ class Crew:
             self._post(words.Refused(boottime(), n, str(error)))
             return
         self._unshown = made
-        asyncio.get_running_loop().call_later(LATER_S, self._show)
+        if self._shown:
+            asyncio.get_running_loop().call_later(LATER_S, self._show)
+        else:
+            self._show()  # somebody waits for the first line
 
     def _show(self) -> None:
         """Let go of the files of the round before, whose ranks are dead, and follow those of this one; once a round."""

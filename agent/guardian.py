@@ -222,15 +222,19 @@ class Guardian:
         return True
 
     def _reap(self) -> bool:
-        """Reap and report; True when no child is left, which the ends say too. What a failed start said goes first."""
+        """Reap and report; True when no child is left, which the ends say too. What a failed start said goes first.
+
+        Not so the ends of what is being killed: the proof follows them, and with it why, which a fence alone knows.
+        """
         ended: list[tuple[int, int]] = []
         empty = reap(lambda pid, status: ended.append((pid, status)))
         at_s = boottime()
         known = [(self.ranks.pop(pid), pid, status) for pid, status in ended if pid in self.ranks]
         if known:
             self._tell_failed_starts()
+        proven = empty and self.killing is None
         for (n, local_rank), pid, status in known:
-            self._say("exit", n, local_rank, pid, os.waitstatus_to_exitcode(status), empty, at_s)
+            self._say("exit", n, local_rank, pid, os.waitstatus_to_exitcode(status), proven, at_s)
         return empty
 
     def _tell_failed_starts(self) -> None:

@@ -21,11 +21,11 @@ from ..rendezvous.store import Store
 from ..rendezvous.writes import Own, Write
 from .alarms import Alarm
 from .linux import boottime
+from .refusals import BORNE_S, Refusals
 
 if TYPE_CHECKING:
     from .wards import Wards
 
-REFUSED_PAUSE_S = 1.0
 LOOK_EVERY_S = 5.0  # at the checkpoints, while a newcomer waits for the next one
 
 
@@ -42,7 +42,7 @@ class Counsel(NamedTuple):
 class Leading:
     """Lead under ``token`` until deposed or cancelled."""
 
-    refused_s = 60.0  # for a store that refuses writes, being full: an operator may be at it
+    refused_s = BORNE_S
 
     def __init__(self, store: Store, keys: Keys, own: Own, limits: words.Limits, counsel: Counsel) -> None:
         self._store = store
@@ -53,7 +53,7 @@ class Leading:
         self._alarm = Alarm(lambda: self._take(words.Tick(boottime())))
         self._deposed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._said = ""
-        self._refused_since: float | None = None
+        self._refusals = Refusals(counsel.say, self.refused_s)
 
     async def run(self, token: int) -> str:
         """Lead until deposed; return why this agent must end, if it must. Raises what a task of it raised.
@@ -145,22 +145,13 @@ class Leading:
     async def _submit(self, write: Write) -> None:
         try:
             result = await self._store.txn(write.txn)
-            self._refused_since = None
+            self._refusals.over()
         except TransientError:
             result = None
         except PermanentError as error:
             result = None
-            await self._refused(error, write.reason)
+            await self._refusals.bear(error, write.reason)
         self._take(words.Wrote(boottime(), write.kind, result))
-
-    async def _refused(self, error: PermanentError, reason: str) -> None:
-        """Say that the store refuses a write and pause before it is tried again; raise it when that has gone on."""
-        if self._refused_since is None:
-            self._refused_since = boottime()
-            self._counsel.say(f"the store refuses a write ({reason}): {error}; trying again for {self.refused_s:g} s")
-        elif boottime() > self._refused_since + self.refused_s:
-            raise error
-        await asyncio.sleep(REFUSED_PAUSE_S)
 
     async def _judge(self, action: words.Conclude) -> None:
         self._take(await self._counsel.judge(action))

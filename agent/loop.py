@@ -28,6 +28,7 @@ from .linux import boottime
 from .node_enter import AGAIN_S, NO_STORE, UNKNOWN
 from .node_state import NodeState, Ranks, Settings
 from .ports import AddressError, meeting_point
+from .refusals import Refusals
 
 
 class Surroundings(NamedTuple):
@@ -61,6 +62,7 @@ class Agent:
         self._exit: asyncio.Future[words.Exit] = asyncio.get_running_loop().create_future()
         self._shown = 0  # revision of the job record last shown
         self._grumbled: set[str] = set()
+        self._refusals = Refusals(around.say)
 
     async def run(self) -> words.Exit:
         """Join, serve rounds, and return how this agent ends. ``release`` follows, once its ranks are proven dead."""
@@ -201,6 +203,10 @@ class Agent:
         except TransientError:
             self.post(words.Rereading(boottime(), False))
             return
+        except PermanentError as error:  # a full etcd may refuse transactions that write nothing, too
+            await self._bear(error, "reading the job")
+            self.post(words.Rereading(boottime(), False))
+            return
         self.post(words.Rereading(boottime(), True, result.revision, *(r.one() for r in result.ranges)))
 
     async def _submit(self, write: Write, inc: Incarnation) -> None:
@@ -214,7 +220,16 @@ class Agent:
         except LeaseNotFound:
             self._lost(inc)
             return
+        except PermanentError as error:
+            await self._bear(error, write.reason)
+        else:
+            self._refusals.over()
         self.post(words.Wrote(boottime(), write.kind, write.round, inc, result))
+
+    async def _bear(self, error: PermanentError, what: str) -> None:
+        if not self.state.joined:  # nothing of it runs yet
+            raise error
+        await self._refusals.bear(error, what)
 
     def _revoke_old(self, old: words.RevokeOld) -> None:
         """Revoke the lease of an earlier agent of this machine, unless that agent is alive after all.
@@ -237,6 +252,10 @@ class Agent:
         try:
             result = await self._store.txn(Txn((), (Get(self._keys.roster(n)), Get(self._keys.job))))
         except TransientError:
+            self.post(words.RosterRead(boottime(), n, False))
+            return
+        except PermanentError as error:
+            await self._bear(error, f"reading the roster of round {n}")
             self.post(words.RosterRead(boottime(), n, False))
             return
         roster, job = (r.one() for r in result.ranges)

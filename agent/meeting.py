@@ -48,6 +48,7 @@ async def meet(spec: JobSpec, seat: Seat, say: Say) -> Met:
     """Reach the store; StoreError with a sentence when it cannot be, AddressError when its name leads nowhere."""
     if spec.backend is Backend.MEMORY:
         return Met(spec, MemoryStore(never_expire=True))
+    set_grpc_up()
     if spec.embedded is not None:
         return await _own(spec, spec.embedded, seat, say)
     from ..rendezvous.etcd_contact import first_contact
@@ -61,6 +62,12 @@ async def meet(spec: JobSpec, seat: Seat, say: Say) -> Met:
     if contact.advice is not None:
         say(contact.advice)
     return Met(spec, store)
+
+
+def set_grpc_up() -> None:
+    """Set what gRPC's core reads from the environment, once, when it is imported; ranks do not see it."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # it prints reconnections to stderr
+    os.environ.setdefault("GRPC_DNS_RESOLVER", "native")  # its own one asks name servers for what /etc/hosts has
 
 
 async def _own(spec: JobSpec, embedded: Embedded, seat: Seat, say: Say) -> Met:
@@ -102,7 +109,6 @@ def etcd_store(
     access: StoreAccess, token_file: Path | None, endpoints: tuple[tuple[str, int], ...], call_s: float
 ) -> EtcdStore:
     """Return a store that is reached with the first call to it; PermanentError when a secret's file cannot be read."""
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's core prints reconnections to stderr; ranks do not see this
     from ..rendezvous.etcd import EtcdStore
     from ..rendezvous.etcd_config import Endpoint, EtcdConfig, Tls
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 from typing import NamedTuple
 
-from .ports import AddressError, reachable_address
+from .ports import AddressError, interface_addresses, reachable_address
 from .spec import Embedded
 
 _ANY_PORT = 9  # only routes are asked for; nothing is sent
@@ -38,8 +38,13 @@ def own_addresses(embedded: Embedded) -> tuple[str, ...]:
         if here is None:
             raise
         meant = ()  # a name of this machine that only others know
-    choice = choose(host, here, meant, frozenset() if all(map(_loopback, meant)) else _interfaces())
+    choice = choose(host, here, meant, frozenset() if all(map(_loopback, meant)) else interface_addresses())
     route = _of_the_default_route(host) if choice.and_route else ()
+    if choice.and_route and not route and interface_addresses():
+        raise AddressError(
+            f"the endpoint {host} is {', '.join(choice.addresses) or 'nothing'} on this machine, and no default "
+            "route tells which of its addresses other nodes reach; give one of them as the endpoint, on all nodes"
+        )
     # The first names the store on this machine: the same in every start, whatever order the name server answers in.
     found = tuple(dict.fromkeys((*route, *sorted(choice.addresses, key=lambda a: (_loopback(a), a)))))
     found = tuple(sorted(found, key=_loopback))
@@ -96,10 +101,3 @@ def _of_the_default_route(host: str) -> tuple[str, ...]:
         return (reachable_address(host, _ANY_PORT),)
     except AddressError:
         return ()
-
-
-def _interfaces() -> frozenset[str]:
-    import psutil  # only where an address must be compared
-
-    found = (entry for entries in psutil.net_if_addrs().values() for entry in entries)
-    return frozenset(str(entry.address).partition("%")[0] for entry in found if entry.family in _FAMILIES)

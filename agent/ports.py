@@ -179,12 +179,24 @@ def reachable_address(host: str, port: int | None, local_addr: str | None = None
     found = [a for a in _sources(host, port or 9) if loopback or not _only_here(a)]
     if not found:  # the endpoint is this node, under a name that its hosts file maps to 127.x: take the default route
         found = [a for where, family in _ELSEWHERE for a in _source((where, 9), family) if not _only_here(a)]
+    if not found:  # nor is there a default route, as inside a cluster: no doubt where there is one address
+        own = interface_addresses()
+        found = sorted(own) if len(own) == 1 else []
     if not found:
         raise AddressError(
             f"no address of this node leads to {host}, so its peers could not reach it; "
             "check the endpoint and the network, or give this node's address as --local-addr"
         )
     return found[0]
+
+
+def interface_addresses() -> frozenset[str]:
+    """Return the addresses of this machine's interfaces that are of use to other nodes."""
+    import psutil  # only where an address must be compared
+
+    entries = (entry for entries in psutil.net_if_addrs().values() for entry in entries)
+    found = (str(e.address).partition("%")[0] for e in entries if e.family in (socket.AF_INET, socket.AF_INET6))
+    return frozenset(address for address in found if not _only_here(address))
 
 
 def literal(local_addr: str) -> str:

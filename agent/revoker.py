@@ -26,7 +26,7 @@ from ..rendezvous.writes import Own, Seen
 from .identity import this_machine
 from .letter import Letter
 from .linux import boottime
-from .meeting import etcd_store
+from .meeting import etcd_store, set_grpc_up
 
 PARTING_S = 0.5  # of the time given: for a last word, and for the connection to be closed
 CALL_S = 0.5  # for one try at one member: of three, two may be silent
@@ -49,6 +49,7 @@ def main(lease: int, status: int, end_s: float) -> int:
     """Give up the ``lease`` of an agent that ended with ``status``, before ``end_s``; its letter is standard input."""
     signal.alarm(LAST_S)
     letter = Letter.decode(sys.stdin.buffer.read())
+    set_grpc_up()
     return asyncio.run(_before(end_s - PARTING_S, letter, Dead(lease, status, this_machine().name)))
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import click
 
-from ..agent.meeting import etcd_store
+from ..agent.meeting import etcd_store, set_grpc_up
 from ..rendezvous import quarantine
 from ..rendezvous.errors import BadRecord, StoreError
 from ..rendezvous.keys import Keys
@@ -210,6 +210,8 @@ def _with_store(env: Environment, where: Mapping[str, str | None], work: Work) -
     patience_s = values.seconds("connect_timeout in --rdzv-conf", conf.values.get("connect_timeout", "10"))
     prefix = found.access.get("prefix", Setting("/remuster/", ""))
     root = values.prefix(prefix.origin, prefix.text)
+
+    set_grpc_up()
 
     async def reach() -> int:
         from ..rendezvous.etcd_contact import first_contact

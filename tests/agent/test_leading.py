@@ -101,7 +101,7 @@ async def test_a_refused_write_is_said_once_and_tried_again() -> None:
     await until(lambda: store.refused >= 2)
     store.full = False
     await until(lambda: store.running)
-    assert len([line for line in said if "the store refuses a write" in line and "out of space" in line]) == 1
+    assert len([line for line in said if "the store refuses" in line and "out of space" in line]) == 1
     work.cancel()
     await store.close()
 

@@ -41,6 +41,8 @@ def body(seat):
             say(event=type(event).__name__, heard_s=boottime(), **event._asdict())
             if type(event).__name__ == "KeeperGone":
                 done.set()
+            if type(event).__name__ == "RankExited" and OPTIONS.get("kill_what_ended"):
+                link.kill(event.round)
 
         link = GuardianLink(seat, on_event, **options)
 

@@ -202,6 +202,15 @@ def test_the_deadline_kills_latches_and_opens_only_after_the_agent_knows(node):
     one.wait("RankExited", round=4, status=0)
 
 
+def test_a_fence_is_told_before_the_proof_that_nothing_is_left(node):
+    """An agent that asks for the proof as soon as its last rank has ended must know by then why it has."""
+    one = node(kill_what_ended=True)
+    one.lease(for_s=0.4)
+    one.plant(ranks=1, n=1)
+    empty, fenced = one.wait("RanksEmpty", round=1), one.wait("NodeFenced")
+    assert one.events.index(fenced) < one.events.index(empty)
+
+
 def test_a_start_after_the_deadline_is_refused_although_nothing_ran(node):
     one = node()
     one.lease(for_s=0.05)
