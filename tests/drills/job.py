@@ -10,14 +10,16 @@ import json
 import os
 import subprocess
 import sys
+import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from drills.etcd import Etcd
 from drills.lab import Host, Lab
-from drills.sight import Process, boottime, until
+from drills.sight import PATIENCE_S, Process, boottime, until
+from drills.signs import Beat, Signs, overlap
 
 import remuster
 
@@ -32,16 +34,15 @@ FENCED_S = LEASE_S * (1 - 1e-3) - 2.0 - 0.25  # after the last acknowledged rene
 AT_ONCE, SILENT = 0.5, 1 + 2 / LEASE_S + 0.33
 FENCE_SLACK_S = 0.5  # for the kill itself, on a busy machine
 THAW_S = 0.5
+KEPT_KEYS = ("job", "terms", "rounds", "history", "~attempts")  # of an ended run, on purpose
 
 
-@dataclass(frozen=True, slots=True)
-class Beat:
-    """A sign of life of a rank."""
+class Late(AssertionError):
+    """All came as it must, but not within its bound."""
 
-    node: str
-    round: int
-    attempt: int
-    at: float
+    def __init__(self, took_s: float, what: str) -> None:
+        super().__init__(what)
+        self.took_s = took_s
 
 
 @dataclass
@@ -91,15 +92,19 @@ class Job:
     def __init__(self, lab: Lab, etcd: Etcd) -> None:
         self.lab = lab
         self.etcd = etcd
-        self.run_id = "drill"
+        self.run_id = f"drill-{uuid.uuid4().hex[:8]}"  # locks in /tmp are common to all drills that run
         self.commands: dict[str, Command] = {}
         self.ended: list[Command] = []  # those that were started again on their host
         self.nnodes = "2"
         self.script = HERE / "beat.py"
+        self.arguments: tuple[str, ...] = ()  # more of the script's
+        self.options: tuple[str, ...] = ("--max-restarts", "3")
+        self.conf = CONF
+        self.env: dict[str, Mapping[str, str]] = {}  # more of it, by host
         self._alive = lab.directory / "alive"
         self._finish = lab.directory / "finish"
-        self._beats: list[Beat] = []
-        self._read_to = 0
+        self._signs = Signs(self._alive)
+        self.steps = Signs(lab.directory / "alive.steps")
         self.recovery_s: float | None = None  # for the table
         self.verdict = ""
 
@@ -120,12 +125,13 @@ class Job:
                 "XDG_RUNTIME_DIR": home,
                 "LANG": "C.UTF-8",
                 "PYTHONPATH": str(ROOT),
+                **self.env.get(host.name, {}),
             }
             argv = [
                 *(str(COMMAND), "--nnodes", self.nnodes, "--rdzv-backend", "etcd"),
-                *("--rdzv-endpoint", self.etcd.endpoint, "--rdzv-id", self.run_id, "--rdzv-conf", CONF),
-                *("--max-restarts", "3", "--log-dir", str(log_dir)),
-                *(str(self.script), str(self._alive), str(self._finish)),
+                *("--rdzv-endpoint", self.etcd.endpoint, "--rdzv-id", self.run_id, "--rdzv-conf", self.conf),
+                *(*self.options, "--log-dir", str(log_dir)),
+                *(str(self.script), str(self._alive), str(self._finish), *self.arguments),
             ]
             waiter, keeper = host.spawn(argv, env, output)
             self.commands[host.name] = Command(host, waiter, keeper, output, log_dir)
@@ -145,16 +151,7 @@ class Job:
 
     def beats(self) -> list[Beat]:
         """Return all signs of life until now, in the order in which they were written."""
-        if self._alive.exists():
-            with self._alive.open("rb") as file:
-                file.seek(self._read_to)
-                data = file.read()
-            data = data[: data.rfind(b"\n") + 1]
-            self._read_to += len(data)
-            for line in data.decode().splitlines():
-                node, n, attempt, at = line.split()
-                self._beats.append(Beat(node, int(n), int(attempt), float(at)))
-        return self._beats
+        return self._signs.read()
 
     def wait_round(self, n: int, *hosts: Host) -> float:
         """Wait until a rank on each of ``hosts`` lives in round ``n``; return when the last of them said so first."""
@@ -166,7 +163,7 @@ class Job:
                 assert code is None, f"the command on {name} ended with {code}:\n{self.commands[name].said()[-3000:]}"
             return names <= set(self._first(n))
 
-        until(there, lambda: f"round {n} on {sorted(names)}; rounds seen: {self._seen()}", 40.0)
+        until(there, lambda: f"round {n} on {sorted(names)}; rounds seen: {self.rounds()}", 40.0)
         assert set(self._first(n)) == names, f"round {n} also has {set(self._first(n)) - names}"
         return max(self._first(n).values())
 
@@ -174,27 +171,54 @@ class Job:
         """Wait until some round later than ``n`` lives on ``count`` nodes; return as ``wait_round``."""
 
         def there() -> int:
-            return next((m for m, nodes in self._seen().items() if m > n and len(nodes) == count), 0)
+            return next((m for m, nodes in self.rounds().items() if m > n and len(nodes) == count), 0)
 
-        return max(self._first(until(there, lambda: f"a round on {count} nodes; seen: {self._seen()}", 40.0)).values())
+        return max(self._first(until(there, lambda: f"a round on {count} nodes; seen: {self.rounds()}", 40.0)).values())
+
+    def wait_steps(self, n: int, *hosts: Host, after: float = 0.0) -> float:
+        """Wait until each of ``hosts`` has taken a step of round ``n`` after ``after``; return when the last had."""
+        names = {host.name for host in hosts}
+
+        def seen() -> dict[str, float]:
+            signs = self.steps.last(n) if after else self.steps.first(n)
+            return {name: sign.at for name, sign in signs.items() if name in names and sign.at > after}
+
+        until(lambda: seen().keys() == names, lambda: f"steps of round {n} on {sorted(names)}; seen on {seen()}", 150.0)
+        return max(seen().values())
+
+    def wait_trained_round(self, n: int, at_least: int) -> int:
+        """Wait until a round later than ``n`` takes steps on that many nodes; return it."""
+
+        def there() -> int:
+            return next((m for m, nodes in self.steps.rounds().items() if m > n and len(nodes) >= at_least), 0)
+
+        return until(there, lambda: f"a round that trains; alive: {self.rounds()}", 60.0)
+
+    def first_lines(self, n: int) -> float:
+        """Return when the last rank of round ``n`` that was seen said so first."""
+        return max(self._first(n).values())
 
     def _first(self, n: int) -> dict[str, float]:
-        found: dict[str, float] = {}
-        for beat in self.beats():
-            if beat.round == n:
-                found.setdefault(beat.node, beat.at)
-        return found
+        return {node: beat.at for node, beat in self._signs.first(n).items()}
 
-    def _seen(self) -> dict[int, list[str]]:
-        return {n: sorted({b.node for b in self.beats() if b.round == n}) for n in {b.round for b in self.beats()}}
+    def last_signs(self, n: int) -> dict[str, Beat]:
+        """Return each node's newest sign of life in round ``n``."""
+        return self._signs.last(n)
+
+    def rounds(self) -> dict[int, list[str]]:
+        """Return the nodes that were seen alive in each round."""
+        return self._signs.rounds()
 
     def steady(self, n: int, *hosts: Host, for_s: float) -> None:
         """See that round ``n`` goes on beating on ``hosts`` for a while, and nothing else does."""
         start = boottime()
         names = {host.name for host in hosts}
         until(
-            lambda: all(any(b.node == name and b.at > start + for_s for b in self.beats()) for name in names),
+            lambda: all(
+                name in last and last[name].at > start + for_s for last in [self._signs.last(n)] for name in names
+            ),
             f"round {n} goes on for {for_s:g} s on {sorted(names)}",
+            for_s + PATIENCE_S,
         )
         assert {b.round for b in self.beats() if b.at > start} == {n}
 
@@ -238,14 +262,12 @@ class Job:
         What a host that was ``thawed`` still said in its first moment is let pass: nothing can run on it before its
         ranks do, and they can do no harm.
         """
-        spans: dict[int, tuple[float, float]] = {}
-        for beat in self.beats():
-            if thawed and beat.node == thawed[0].name and thawed[1] <= beat.at < thawed[1] + THAW_S:
-                continue
-            first, last = spans.get(beat.round, (beat.at, beat.at))
-            spans[beat.round] = (min(first, beat.at), max(last, beat.at))
-        for (before, (_, last)), (after, (first, _)) in pairwise(sorted(spans.items())):
-            assert last < first, f"round {before} lived {(last - first) * 1000:.1f} ms into round {after}"
+        counted = [
+            beat
+            for beat in self.beats()
+            if not (thawed and beat.node == thawed[0].name and thawed[1] <= beat.at < thawed[1] + THAW_S)
+        ]
+        assert not (lived := overlap(counted)), lived
 
     def check_fenced(self, n: int, host: Host, since: float) -> None:
         """See that the ranks of round ``n`` on ``host``, cut off at ``since``, were silent when the lease could go."""
@@ -258,20 +280,29 @@ class Job:
         assert (record["phase"], record["round"]) == ("R", 1), record
         assert {beat.round for beat in self.beats()} == {1}
 
-    def check_nothing_left(self) -> None:
-        """See that no process of the job is left on any host that is up; those of etcd are not of the job."""
+    def check_nothing_left(self, over: bool = True) -> None:
+        """See that nothing of the job is left: no process on a host that is up, no lease, no key but the kept ones."""
         stores = {p.pid for p in self.etcd.members.values()}
 
         def left() -> list[Process]:
             return [p for h in self.lab.hosts.values() if h.up for p in h.processes() if p.pid not in stores]
 
         until(lambda: not left(), lambda: f"nothing is left: {left()}", 5.0)
+        # A dead agent's lease goes by itself, and etcd looks once in half a second.
+        until(lambda: not self.etcd.leases(), lambda: f"no lease is left: {self.etcd.leases()}", LEASE_S + 2.0)
+        if not over:  # the job is to be gone on with
+            return
+        kinds = {key.partition("/")[0] for key in self.etcd.keys(self._prefix)}
+        assert kinds <= set(KEPT_KEYS), f"keys are left: {kinds - set(KEPT_KEYS)}"
 
     def check_recovery(self, since: float, at: float, within: float) -> None:
         """See that the way back from the fault at ``since`` took at most ``within`` leases."""
         self.recovery_s = at - since
         leases = self.recovery_s / LEASE_S
-        assert leases <= within, f"recovered after {leases:.2f} leases, {self.recovery_s:.2f} s; bound {within:.2f}"
+        if leases > within:
+            raise Late(
+                self.recovery_s, f"recovered after {leases:.2f} leases, {self.recovery_s:.2f} s; bound {within:.2f}"
+            )
 
     def check_failure(
         self, attempt: int, cls: str, node: str | None, charged_to: str | None, *hosts: Host

@@ -14,6 +14,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +29,9 @@ TOOLS = ("setpriv", "unshare", "nsenter", "ip", "iptables")
 NETWORK = "10.77.0"  # inside the fabric alone: two labs never meet
 _CGROUP_MOUNTS = ("/sys/fs/cgroup/unified", "/sys/fs/cgroup")
 _CGROUP = "drill-lab-"
+_DELAY = Path(__file__).with_name("delay.py")
 _NEW_NET = 0x40000000
+_SPACES = ("net", "uts", "ipc", "pid")
 _DIE_WITH_US = ("setpriv", "--pdeathsig", "KILL")
 _FABRIC = (
     "ip link set lo up; ip link add br0 type bridge forward_delay 0; ip link set br0 up; echo up; exec sleep infinity"
@@ -81,6 +84,7 @@ class Host:
         self._link = ""
         self._spawned: list[subprocess.Popen[bytes]] = []
         self._unshare: subprocess.Popen[bytes] | None = None
+        self._delayer: subprocess.Popen[bytes] | None = None
         self.init = 0  # its pid 1, seen from outside
 
     @property
@@ -119,10 +123,13 @@ class Host:
         self._unshare.stdin.write(b"go\n")
         self._unshare.stdin.close()
         _hear(self._unshare, b"up\n", self.name)
+        for kind in _SPACES:
+            self._lab.spaces.append(os.open(f"/proc/{self.init}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC))
 
     def crash(self) -> None:
         """Lose power: the link goes first, so that no FIN or RST leaves, then everything at once."""
         assert self._unshare is not None, f"{self.name} is down"
+        self._end_delay()
         self._lab.fabric(f"ip link del {self._link}")
         os.kill(self.init, signal.SIGKILL)
         self._wake_waiters()
@@ -211,10 +218,34 @@ class Host:
         """Take the carrier away."""
         self._lab.fabric(f"ip link set {self._link} down")
 
+    def lose(self, share: float) -> None:
+        """Drop this share of packets by chance, of those that come and of those that go."""
+        chance = f"-m statistic --mode random --probability {share}"
+        self._rules(f"INPUT -i eth0 {chance}", f"OUTPUT -o eth0 {chance}")
+
+    def delay(self, delay_s: float) -> None:
+        """Hold each packet that goes for ``delay_s``."""
+        enter = ("nsenter", "-t", str(self.init), "-n", "--")
+        self._delayer = subprocess.Popen(
+            [*_DIE_WITH_US, *enter, sys.executable, "-S", "-E", str(_DELAY), str(delay_s)],
+            stdout=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+        _hear(self._delayer, b"ready\n", f"the delay of {self.name}")
+        self._run_net("iptables -w -t mangle -A OUTPUT -o eth0 -j NFQUEUE --queue-num 0 --queue-bypass")
+
     def heal(self) -> None:
         """Undo what was done to the network of this host."""
-        self._run_net("iptables -F")
+        self._run_net("iptables -F; iptables -t mangle -F")
+        self._end_delay()
         self._lab.fabric(f"ip link set {self._link} up")
+
+    def _end_delay(self) -> None:
+        if self._delayer is not None:
+            self._delayer.kill()
+            self._delayer.wait()
+            assert self._delayer.stdout is not None
+            self._delayer.stdout.close()
+            self._delayer = None
 
     def _rules(self, *rules: str) -> None:
         self._run_net("; ".join(f"iptables -w -I {rule} -j DROP" for rule in rules))
@@ -238,6 +269,7 @@ class Lab:
         self.directory = directory
         self.names = directory / "hosts"  # everybody's /etc/hosts
         self.hosts: dict[str, Host] = {}
+        self.spaces: list[int] = []  # the namespaces of all hosts until now, held so that no number is given again
         self.cgroup = _make_cgroup()
         self._fabric = subprocess.Popen(
             [*_DIE_WITH_US, "unshare", "--net", "sh", "-ec", _FABRIC], stdout=subprocess.PIPE, start_new_session=True
@@ -276,6 +308,24 @@ class Lab:
         assert self._fabric.stdout is not None
         self._fabric.stdout.close()
         _remove_cgroup(self.cgroup)
+
+    def check_gone(self) -> None:
+        """See, once it is closed, that nobody is left in a namespace of a host, and no mount or disk of this lab."""
+        spaces = {os.readlink(f"/proc/self/fd/{fd}") for fd in self.spaces}
+        until(lambda: not self._left(spaces), lambda: f"left behind: {self._left(spaces)}", 5.0)
+        while self.spaces:
+            os.close(self.spaces.pop())
+
+    def _left(self, spaces: set[str]) -> list[str]:
+        here = str(self.directory)
+        disks = {path: path.read_text().strip() for path in Path("/sys/block").glob("loop*/loop/backing_file")}
+        return [
+            *(link for pid in os.listdir("/proc") if pid.isdigit() for kind in _SPACES
+              if (link := link_of(f"/proc/{pid}/ns/{kind}")) in spaces),
+            *(line for line in Path("/proc/self/mountinfo").read_text().splitlines() if here in line),
+            *(f"{path}: {file}" for path, file in disks.items() if here in file),
+            *([str(self.cgroup)] if self.cgroup and self.cgroup.exists() else []),
+        ]  # fmt: skip
 
 
 def _enter_network(pid: int) -> None:

@@ -20,6 +20,9 @@ _CONNECT = (
     "except ConnectionRefusedError: print('refused')\n"
     "except OSError: print('silence')"
 )
+_TIME = "import socket, sys, time; s = socket.socket(); at = time.monotonic()\n" + (
+    "try: s.connect((sys.argv[1], 9))\nexcept ConnectionRefusedError: print(time.monotonic() - at)"
+)
 _MAKER = (
     "import sys, time; from pathlib import Path; from drills.lab import Lab\n"
     "lab = Lab(Path(sys.argv[1])); (host,) = lab.host('h1')\n"
@@ -58,6 +61,7 @@ def test_faults_of_the_network(lab: Lab) -> None:
         "outgoing": lambda: h2.cut(incoming=False),
         "pair": lambda: h2.cut_from(h1),
         "carrier": lambda: h2.unplug(),
+        "loss of everything": lambda: h2.lose(1.0),
     }
     for name, fault in faults.items():
         assert asked(h1, h2) == "refused", f"before {name}"
@@ -69,6 +73,17 @@ def test_faults_of_the_network(lab: Lab) -> None:
     assert asked(h1, h2) == "silence"
     h2.boot()
     assert asked(h1, h2) == "refused"
+
+
+def test_a_delay_is_as_long_as_asked(lab: Lab) -> None:
+    h1, h2 = lab.host("h1", "h2")
+    for delay_s in (0.2, 0.0):
+        if delay_s:
+            h2.delay(delay_s)
+        took_s = float(h1.sh(f'{sys.executable} -S -E -c "{_TIME}" {h2.address}'))
+        assert took_s >= delay_s
+        assert took_s < 0.2 or delay_s
+        h2.heal()
 
 
 def test_nothing_outlives_its_maker(lab: Lab, tmp_path: Path) -> None:
