@@ -36,7 +36,9 @@ HERE = "127.0.0.2"  # the address, and so the node's name, of a row's command
 MEET = f"--rdzv-backend etcd --rdzv-endpoint {{at}} --rdzv-id {{run}} --rdzv-conf {{conf}} --local-addr {HERE}"
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 24, 1, 2
 RUN = r"[^/]+_[0-9a-f]{8}"
-KEPT = re.compile(RUN + r"(/events\.jsonl|/summary\.json|/attempts|/attempts/attempt-\d+\.json)?")  # of a run that never ran
+KEPT = re.compile(
+    RUN + r"(/events\.jsonl|/summary\.json|/attempts|/attempts/attempt-\d+\.json)?"
+)  # of a run that never ran
 RANKS = re.compile(RUN + r"/attempt_\d+(/\d+(/(stdout|stderr)\.log)?)?")  # where a rank was to be started
 
 

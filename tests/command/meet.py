@@ -24,7 +24,7 @@ if rank == "0":
                 peer.shutdown(socket.SHUT_WR)
                 peer.recv(1)
 else:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 15
     while True:
         try:
             with socket.create_connection(where, 5) as peer:

@@ -144,7 +144,7 @@ def test_b07_a_finished_id_is_refused_at_once_and_nothing_of_it_changes(cluster:
 
 
 def test_b07_the_same_id_over_c10d_is_a_new_run_at_once(place: Place) -> None:
-    """Red when the store's data are kept (``_start`` always believes what lies in the folder, and ending leaves it)."""
+    """Red when a minder keeps its etcd's data for the next one (``_finish`` and ``_come_up`` of minder.py)."""
     (port,) = free_ports(1)
     for _ in range(2):
         node = place.command(*OVER_C10D, "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id", "X", MEET, place.desk)

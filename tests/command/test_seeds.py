@@ -30,6 +30,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "digits"
 TRAINING = ("--steps", "250", "--save-every", "50")
 PACE = ("--step-ms", "80")  # so that a kill after step 135 comes well before step 150, also on a busy machine
 COMPARED = 20  # steps after each way back
+ENOUGH = 150 + COMPARED + 1  # a rank that is in a step has logged the one before it, as have all others
 RESTARTS = 6  # four failures that are gone on from, and two of three in a row
 WAIT_S = 100.0  # importing torch takes seconds, and many times that on a busy machine
 SHARD = "rng-1.pt"
@@ -149,10 +150,10 @@ def test_the_seeds_experiment(cluster: Cluster, record_property: Callable[[str, 
     job.reach(2, 151, resumed=100)  # ranks go on when all of them know that 150 is published
     job.kill(2, rank=0, newest=150)
     for n, committed in ((3, False), (4, True)):
-        job.reach(n, 150 + COMPARED, resumed=150)
+        job.reach(n, ENOUGH, resumed=150)
         job.plant(n, committed)
         job.kill(n, rank=n % 2, newest=150)
-    job.reach(5, 150 + COMPARED, resumed=150)
+    job.reach(5, ENOUGH, resumed=150)
     job.kill(5, rank=1, newest=150)
     for n in (6, 7):
         job.started(n)

@@ -99,7 +99,12 @@ def _check_records(cluster: Cluster, living: list[Node]) -> None:
     stored = cluster.records()
     rounds = [stored[n] for n in (1, 2, 3, 4)]
     assert [record["state"] for record in rounds] == ["recovered", "recovered", "recovered", "done"]
-    assert [record["verdict"]["class"] for record in rounds] == ["killed_unknown", "node_lost", "killed_unknown", "success"]
+    assert [record["verdict"]["class"] for record in rounds] == [
+        "killed_unknown",
+        "node_lost",
+        "killed_unknown",
+        "success",
+    ]
     assert [record["charged_to"] for record in rounds] == ["unknown", "node", "unknown", None]
     for record in rounds:
         assert record.keys() >= RECORD_FIELDS, RECORD_FIELDS - record.keys()
