@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections import deque
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -20,12 +21,12 @@ from .occurrences import Occurrence
 
 LIMIT_S = 10.0
 DEATH_S = 6.0  # beyond that, for a child that was killed
-MOST = 8  # at once: a job in a storm must not start processes without end
+MOST = 8  # that wait: where a listener is slower than a job in a storm, it hears of the newest
 POSTER = Path(__file__).with_name("poster.py")
 
 
 class Herald:
-    """Tells one listener. ``spare`` is called with the pids of all children that run, to be left alone by sweeps."""
+    """Tells one listener, one thing after the other. ``spare`` is given the pid of the child that runs, for sweeps."""
 
     def __init__(
         self,
@@ -41,26 +42,29 @@ class Herald:
         self._spare = spare
         self._say = say
         self._url = "://" in listener[0] and len(listener) == 1
-        self._pids: dict[object, tuple[int, ...]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: deque[dict[str, object]] = deque()
+        self._work: asyncio.Task[None] | None = None
         self._warned = False
 
     def tell(self, occurrence: Occurrence) -> None:
-        """Begin to deliver; returns at once."""
-        if len(self._tasks) >= MOST:
-            self._warn(f"{MOST} deliveries run already; {occurrence.event.value} is not told")
-            return
+        """Deliver after what was told before; returns at once."""
         at = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-        task = asyncio.ensure_future(self._deliver(occurrence.as_json(self._run_id, at)))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._waiting.append(occurrence.as_json(self._run_id, at))
+        if len(self._waiting) > MOST:
+            self._warn(f"is slow: {self._waiting.popleft()['event']} is not told")
+        if self._work is None or self._work.done():
+            self._work = asyncio.ensure_future(self._deliver_all())
 
     async def settle(self) -> None:
-        """Wait for what is under way: each delivery ends within its own limit."""
-        if self._tasks:
-            _, late = await asyncio.wait({*self._tasks}, timeout=self._limit_s + DEATH_S)
+        """Wait, within the limit of one delivery, for all that is under way or waits."""
+        if self._work is not None:
+            _, late = await asyncio.wait({self._work}, timeout=self._limit_s + DEATH_S)
             for task in late:
                 task.cancel()
+
+    async def _deliver_all(self) -> None:
+        while self._waiting:
+            await self._deliver(self._waiting.popleft())
 
     async def _deliver(self, body: dict[str, object]) -> None:
         question = json.dumps(body).encode() + b"\n"
@@ -68,19 +72,11 @@ class Herald:
         if self._url:
             argv = (sys.executable, "-I", str(POSTER), str(self._limit_s))
             question = json.dumps({"url": self._listener[0], "body": body}).encode()
-        key = object()
-
-        def spare(pids: tuple[int, ...]) -> None:
-            self._pids[key] = pids
-            self._spare(tuple(pid for some in self._pids.values() for pid in some))
-
         try:
-            reply = await ask_child(argv, question, timeout_s=self._limit_s, spare=spare, say=self._hear)
+            reply = await ask_child(argv, question, timeout_s=self._limit_s, spare=self._spare, say=self._hear)
         except ChildTrouble as error:
             self._warn(str(error))
             return
-        finally:
-            self._pids.pop(key, None)
         if reply.status:
             how = f"exit code {reply.status}" if reply.status > 0 else f"signal {-reply.status}"
             self._warn(f"ended with {how}: {reply.last_words or 'it said nothing on stderr'}")

@@ -285,4 +285,7 @@ def _too_few(s: Leader, seen: Seen, roster: Roster, places: tuple[int, ...], mis
         sentence = f"{sentence}; start each node with a --node-rank of its own"
     elif left:
         sentence = f"{sentence} ({left} more had other numbers of ranks than those they would have replaced)"
+    barred = sorted({standby.record.host for standby in s.view.nodes().values()} & s.barred)
+    if barred:
+        sentence = f"{sentence}; in quarantine: {', '.join(barred[:NAMED])} (remuster quarantine lists and lifts)"
     return submit(s, seen, writes.fail(s.view.keys, s.own, s.token, seen, Outcome(code, sentence, "rdzv_lost"), None))
