@@ -18,7 +18,7 @@ from ..rendezvous.records import Memory, Outcome
 from ..rendezvous.writes import Charge
 
 LAUNCH = "launch"  # beside the names of families: what --max-restarts bounds
-SENTENCE = 300  # characters of a sentence in the job record, which stays below 1 KB
+SENTENCE = 300  # characters of a sentence in the job record, which every agent reads at every phase
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,7 +145,7 @@ class Leading:
     async def _submit(self, write: Write) -> None:
         try:
             result = await self._store.txn(write.txn)
-            self._refusals.over()
+            self._refusals.taken()
         except TransientError:
             result = None
         except PermanentError as error:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..rendezvous.errors import StoreError
 from ..rendezvous.keys import Keys
 from ..rendezvous.leader_words import Resumed, SelectResume
-from ..rendezvous.mirrored import Mirrored
+from ..rendezvous.mirrored import GAP, Mirrored
 from ..rendezvous.records import Job, Phase, Round
 from ..rendezvous.store import Store
 from .aside import Seen
@@ -46,6 +46,7 @@ class Place(NamedTuple):
     records: FileThread
     spare: Callable[[tuple[int, ...]], None]
     say: Callable[[str], None]
+    end: Callable[[str], None]  # this agent, with a sentence
 
 
 class Ledger:
@@ -66,7 +67,7 @@ class Ledger:
         if spec.checkpoint_dir is not None:
             from .mirror import Mirror
 
-            self._mirror = Mirror(spec.checkpoint_dir, spec.run_id, place.store, place.keys, place.say)
+            self._mirror = Mirror(spec.checkpoint_dir, spec.run_id, place.store, place.keys, place.say, place.end)
         self._herald: Herald | None = None
         if spec.on_event:
             from .on_event import Herald
@@ -79,7 +80,7 @@ class Ledger:
         before, self._job, self._led = self._job, job, seen.leading
         if before is not None and (before.phase, before.round) == (job.phase, job.round):
             return
-        if before is None and self._kept is not None and job.first == self._kept.job.round + 1 and not job.formed:
+        if before is None and self._kept is not None and job.first == self._kept.job.round + GAP and not job.formed:
             self._place.say("the store knew nothing of this run: it goes on from its copy beside the checkpoints")
         if job.phase is Phase.RUNNING and job.round == job.first and self._begun_s > 0:  # not so when it is not known
             self._queue_ms = round((seen.at_s - self._begun_s) * 1000, 3)

@@ -173,6 +173,11 @@ class Agent:
         except TransientError as error:
             self._grumble(f"no lease from the store: {error}")
             inc = Incarnation(0)
+        except PermanentError as error:
+            if not self.state.launch:  # it was never let in
+                raise
+            await self._refusals.bear(error, "a new lease")
+            inc = Incarnation(0)
         self.post(words.Granted(boottime(), inc))
 
     def _renewed(self, inc: Incarnation, deadline_s: float) -> None:
@@ -223,7 +228,7 @@ class Agent:
         except PermanentError as error:
             await self._bear(error, write.reason)
         else:
-            self._refusals.over()
+            self._refusals.taken()
         self.post(words.Wrote(boottime(), write.kind, write.round, inc, result))
 
     async def _bear(self, error: PermanentError, what: str) -> None:

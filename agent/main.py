@@ -159,7 +159,10 @@ class _Host:
             from . import ledger
 
             begun_s = float(start_ticks(self._seat.keeper) or "nan") / os.sysconf("SC_CLK_TCK")
-            where = ledger.Place(node, run_dir, met.store, settings.keys, self._records, spared.by("events"), log.line)
+            where = ledger.Place(
+                *(node, run_dir, met.store, settings.keys, self._records, spared.by("events"), log.line),
+                agent.give_up,
+            )
             return ledger.Ledger(spec, where, settings.kept.run, begun_s)
 
         aside = Aside(ledger)
@@ -177,7 +180,7 @@ class _Host:
 
         def warmed() -> None:
             _warm(log)
-            if spec.max_nodes > 1:
+            if spec.backend is Backend.ETCD:
                 from .wards import Wards
 
                 wards = Wards(met.store, settings.keys, log.line)
@@ -255,7 +258,7 @@ class _Host:
 
             return Wards(store, settings.keys, log.line)
 
-        wards = made_wards if spec.max_nodes > 1 else None
+        wards = made_wards if spec.backend is Backend.ETCD else None
         entrance = Entrance(spec, spared.by("resume hook"), log.line)
         around = Surroundings(
             store,
@@ -329,7 +332,7 @@ def _settings(spec: JobSpec, node: NodeId, machine: Machine, address: str) -> Se
         spec.fresh,
         spec.grace_s,
         spec.join_timeout_s,
-        held_s=spec.lease_ttl_s + SLACK_S,
+        held_s=0.0 if spec.backend is Backend.MEMORY else spec.lease_ttl_s + SLACK_S,  # nobody else has leases there
         stall_s=spec.join_timeout_s + spec.last_call_timeout_s + spec.resume_timeout_s + STALL_S,
         terms=terms(spec),
         master=spec.master,

@@ -17,7 +17,7 @@ from pathlib import Path
 from ..rendezvous.errors import BadRecord, StoreError
 from ..rendezvous.keys import Keys
 from ..rendezvous.mirrored import MAX_BYTES, NOTHING, Mirrored, decode, held, newer, to_value
-from ..rendezvous.records import Job, Phase, Round, decode_roster
+from ..rendezvous.records import Job, Phase, Round, decode_job, decode_roster
 from ..rendezvous.snapshot import Snapshot, opened
 from ..rendezvous.store import Get, Store, Txn, prefix_end
 from .attempts import beside_checkpoints, sync_directory, write_whole
@@ -110,12 +110,21 @@ def _standing(path: Path, run_id: str) -> Mirrored | None:
 class Mirror:
     """Keeps the copy up to date while this agent leads: the newest state wins, those between need no copy."""
 
-    def __init__(self, checkpoint_dir: Path, run_id: str, store: Store, keys: Keys, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        checkpoint_dir: Path,
+        run_id: str,
+        store: Store,
+        keys: Keys,
+        say: Callable[[str], None],
+        end: Callable[[str], None],
+    ) -> None:
         self._path = beside_checkpoints(checkpoint_dir, run_id) / NAME
         self._run_id = run_id
         self._store = store
         self._keys = keys
         self._say = say
+        self._end = end  # this agent: the run goes on elsewhere
         self._files = FileThread("mirror")
         self._next: Job | None = None
         self._task: asyncio.Task[None] | None = None
@@ -142,12 +151,27 @@ class Mirror:
             mirrored = await self._with_rounds(job)
             try:
                 written = await self._files.run(write, self._path, self._run_id, mirrored, timeout_s=WRITE_S)
-                trouble = "" if written else "a later state of the run stands there, and is left as it is"
-            except (OSError, TimeoutError) as error:
+                trouble = "" if written else await self._later_state()
+            except (OSError, TimeoutError, StoreError, BadRecord) as error:
                 trouble = str(error)
             if trouble and not self._failed:
                 self._say(f"the copy of the job was not written to {self._path}: {trouble}")
             self._failed = bool(trouble)
+
+    async def _later_state(self) -> str:
+        """A later state stands there: a later leader's of this store, or that of a launch with another store.
+
+        Whoever wrote it read this store before, if it is this one: asked after the copy, the store is as far.
+        """
+        standing = await self._files.run(_standing, self._path, self._run_id, timeout_s=WRITE_S)
+        kv = (await self._store.range(self._keys.job)).one()
+        here = 0 if kv is None else opened(kv, decode_job).round
+        if standing is not None and standing.job.round > here:
+            self._end(
+                f"another launch goes on with this run elsewhere: it is at round {standing.job.round} in {self._path}, "
+                f"and this store at round {here}; this one ends, so that not both write checkpoints"
+            )
+        return "a later state of the run stands there, and is left as it is"
 
     async def _with_rounds(self, job: Job) -> Mirrored:
         """Add what the store knows of the rounds; when it has gone, what stands in the copy is kept."""

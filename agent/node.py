@@ -79,7 +79,7 @@ def _advance(s: NodeState, at: float) -> Step:
             break
         s = rule(s, at, out)
     if s.not_before > at and not s.exiting:
-        out.append(Wake(s.not_before, "the store did not answer; trying again"))
+        out.append(Wake(s.not_before, "a pause before the store is asked again"))
     return s, tuple(out)
 
 
@@ -129,7 +129,9 @@ def _leave(s: NodeState, at: float, out: list[Action]) -> NodeState:
     if at < s.leave_by and s.joined and (stop or unsaid):
         out.append(Wake(s.leave_by, "leaving"))
         return s  # first S(n), then this
-    out.append(Exit(128 + s.leaving.signal if s.leaving.signal else 0, "this node was asked to leave", True))
+    alone = s.job is not None and s.job.job.max_nodes == 1  # nobody goes on with it
+    code = 128 + s.leaving.signal if s.leaving.signal else UNKNOWN if alone else 0
+    out.append(Exit(code, "this node was asked to leave", True))
     return replace(s, exiting=True)
 
 

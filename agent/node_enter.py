@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..rendezvous import writes
 from ..rendezvous.membership import Over, disagreement, standing
-from ..rendezvous.records import Incarnation, Job, Terms, decode_job, decode_node, decode_terms
+from ..rendezvous.records import Incarnation, Job, Phase, Terms, decode_job, decode_node, decode_terms
 from ..rendezvous.replacing import replace
 from ..rendezvous.snapshot import opened
 from ..rendezvous.store import KeyValue
@@ -49,10 +49,17 @@ def enter(s: NodeState, event: Rereading) -> Step:
     if s.seen and (job is None or job.round < s.seen):
         why = f"the store has lost the run (it had reached round {s.seen}): the outcome of the job is unknown"
         return end(s, why, UNKNOWN)
-    kept = cfg.kept.run if job is None else None
+    copy = cfg.kept.run
     if job is None and cfg.kept.refused:
         return end(s, cfg.kept.refused, cfg.kept.code)
+    if copy is not None and job is not None and not s.launch and copy.job.round > job.round:
+        return end(s, _behind(s, job, copy.job), UNKNOWN)
+    kept = copy if job is None else None
     if kept is not None:
+        until = s.out_since + cfg.held_s
+        if kept.job.phase is not Phase.DONE and event.at < until:  # in the lost store its nodes may hold leases
+            why = "the store knows nothing of this run: going on from its copy when no lease of the lost one can live"
+            return replace(s, not_before=until), (Wake(until, why),)
         from ..rendezvous.mirrored import go_on
 
         how = go_on(kept, cfg.begin, cfg.fresh)
@@ -74,6 +81,15 @@ def enter(s: NodeState, event: Rereading) -> Step:
     mod = 0 if event.job is None else event.job.mod_revision
     write = writes.join(cfg.keys, s.own, record, mod, _begin(s, how.new, kept))
     return replace(s, pending=s.pending | {Kind.JOIN.value}, ready=how.ready), (Submit(write),)
+
+
+def _behind(s: NodeState, job: Job, copy: Job) -> str:
+    key = s.settings.keys.prefix
+    return (
+        f"the store is at round {job.round} of this run, and its copy beside the checkpoints at round {copy.round}: "
+        f"the store was restored, or is another one; delete {key} in the store to go on from the copy, or move the "
+        "copy away"
+    )
 
 
 def _begin(s: NodeState, new: Job | None, kept: Mirrored | None) -> Begin | None:

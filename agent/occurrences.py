@@ -56,19 +56,28 @@ class Occurrence(NamedTuple):
         }
 
 
+def part(record: Mapping[str, object], name: str) -> Mapping[str, object]:
+    """Return an object in a record, empty where something else stands: whoever reaches the store may have put it."""
+    value = record.get(name)
+    return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
 def of_record(record: Mapping[str, object]) -> tuple[Occurrence, ...]:
     """Read off an attempt's record, as this agent's judge wrote it, whether the budget ends and a node was lost."""
-    verdict = cast("Mapping[str, object]", record.get("verdict") or {})
-    left = cast("Mapping[str, int]", record.get("budget_left") or {})
-    least = min(left.values(), default=None)
+    verdict = part(record, "verdict")
+    least = min((n for n in part(record, "budget_left").values() if isinstance(n, int)), default=None)
     blank = Occurrence(
         Happening.BUDGET,
         str(record.get("decision")),
-        cast(int, record.get("round")),
-        cast(int, record.get("attempt")),
+        _number(record.get("round")) or 0,
+        _number(record.get("attempt")),
         str(verdict.get("class", "")),
         str(verdict.get("node", "")),
-        cast("int | None", record.get("newest_step")),
+        _number(record.get("newest_step")),
         least,
     )
     out = [blank] if least is not None and least <= FEW else []

@@ -61,6 +61,8 @@ class Herald:
             _, late = await asyncio.wait({self._work}, timeout=self._limit_s + DEATH_S)
             for task in late:
                 task.cancel()
+                self._warned = False
+                self._warn(f"was too slow: {1 + len(self._waiting)} events are not told")
 
     async def _deliver_all(self) -> None:
         while self._waiting:

@@ -10,6 +10,7 @@ from .linux import boottime
 
 BORNE_S = 60.0
 PAUSE_S = 1.0
+STALE_S = 10.0  # without a refusal: that trouble is over, whatever became of the write
 
 
 class Refusals:
@@ -19,15 +20,17 @@ class Refusals:
         self._say = say
         self._borne_s = borne_s
         self._since: float | None = None
+        self._last = 0.0
 
-    def over(self) -> None:
+    def taken(self) -> None:
         """Note that a write was taken."""
         self._since = None
 
     async def bear(self, error: PermanentError, reason: str) -> None:
         """Say it once and pause, after which the write is tried again; raise ``error`` when that has gone on."""
-        if self._since is None:
-            self._since = boottime()
+        before, self._last = self._last, boottime()
+        if self._since is None or self._last > before + STALE_S:
+            self._since = self._last
             self._say(f"the store refuses ({reason}): {error}; trying again for {self._borne_s:g} s")
         elif boottime() > self._since + self._borne_s:
             raise error

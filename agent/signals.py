@@ -1,6 +1,6 @@
 """Who takes the signals of this command: at first the wait for the store and for the node's name, then the agent.
 
-Used by ``main.py`` alone.
+Used by ``main.py``; ``remuster leave`` sends one of them.
 """
 
 from __future__ import annotations

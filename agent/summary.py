@@ -7,9 +7,10 @@ summary needs, so that an agent need not hold whole records.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from ..rendezvous.records import Job
+from .occurrences import part
 
 SCHEMA_VERSION = 1
 _STEPS = ("stop", "decide", "form", "spawn")
@@ -29,9 +30,7 @@ class Account(NamedTuple):
 
 def row(record: Mapping[str, object]) -> Row:
     """Return what the summary keeps of an attempt's record."""
-    verdict = cast("Mapping[str, object]", record.get("verdict") or {})
-    resume = cast("Mapping[str, object]", record.get("resume") or {})
-    times = cast("Mapping[str, object]", record.get("times_ms") or {})
+    verdict, resume, times = part(record, "verdict"), part(record, "resume"), part(record, "times_ms")
     names = ("round", "attempt", "state", "charged_to", "refunded", "newest_step", "started_at", "ended_at")
     return {
         **{name: record.get(name) for name in names},

@@ -1,8 +1,8 @@
 """The agent's side of the quarantine: hosts are made known, offences written down, barred ones told to the leader.
 
-An adapter over the store for the decisions of ``rendezvous/quarantine.py``. Loaded by agents that meet at a server,
-once their first ranks run or they wait for others. Nothing here may hold up a round: what the store does not answer in
-time is said, and the job goes on.
+An adapter over the store for the decisions of ``rendezvous/quarantine.py``. Loaded by agents that meet at an
+etcd: by the leading one before its first round closes, by others once their first ranks run. Nothing here may hold up a
+round for long: what the store does not answer in time is said, and the job goes on.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Wards:
         key, now = self._keys.root + HOSTS + host, int(time.time())
         try:
             kv = (await self._store.range(key)).one()
-            if kv is None or not _lately(kv, now):
+            if kv is None or _seen(kv, now) >= quarantine.SEEN_EVERY_S:
                 await self._store.txn(Txn((), (Put(key, quarantine.encode(Known(host, address, now))),)))
         except StoreError as error:
             self._say(f"this host is not among the known ones: {error}")
@@ -98,22 +98,29 @@ class Wards:
         host = hosts.get(suspect.node)
         if not host:
             return ""
-        enough = sum(1 for other in hosts.values() if other != host) >= least
         root = self._keys.root
-        known = await self._store.range(root + HOSTS, prefix_end(root + HOSTS))
+        known = await self._known()
         offence = Offence(host, suspect.by, suspect.reason, suspect.once)
         for _ in range(2):  # somebody else may write at the same moment, once
             bars = await self._bars(*self._all)
             before, mod = bars.pop(host, (None, 0))
             others = tuple(bar for bar, _ in bars.values())
             now = int(time.time())
-            weighed = quarantine.weigh(offence, before, others, len(known.items), enough, now)
+            out = {host} | {bar.host for bar in others if bar.holds(now)}
+            enough = sum(1 for other in hosts.values() if other not in out) >= least
+            weighed = quarantine.weigh(offence, before, others, known, enough, now)
             if weighed.bar is None or (await self._store.txn(quarantine.write(root, weighed.bar, mod))).succeeded:
                 if weighed.sentence:
                     self._say(weighed.sentence)
                 held = weighed.bar or before
                 return host if held is not None and held.holds(now) else ""
         return ""
+
+    async def _known(self) -> int:
+        """Return how many hosts there are: those that agents have been on of late."""
+        start, now = self._keys.root + HOSTS, int(time.time())
+        found = await self._store.range(start, prefix_end(start))
+        return sum(1 for kv in found.items if _seen(kv, now) < quarantine.FORGOTTEN_S)
 
     async def _hosts(self) -> dict[NodeId, str]:
         """Return the host of each node that has joined."""
@@ -144,14 +151,11 @@ class Wards:
             return NOT_BARRED
 
     async def follow(self, tell: Callable[[frozenset[str]], None]) -> None:
-        """Tell which hosts are barred whenever that changes, until cancelled or refused."""
-        last: frozenset[str] | None = None
+        """Tell which hosts are barred, after every change, until cancelled or refused."""
         while True:
             try:
                 hosts, next_s = _now(await self._bars(*self._all))
-                if hosts != last:
-                    last = hosts
-                    tell(hosts)
+                tell(hosts)
                 await self._changed(*self._all, next_s)
             except Compacted:
                 continue
@@ -159,6 +163,7 @@ class Wards:
                 await asyncio.sleep(AGAIN_S)
             except PermanentError as error:
                 self._say(f"nobody watches the quarantine: {error}")
+                tell(NOT_BARRED)
                 return
 
     async def _changed(self, key: str, end: str | None, within_s: float) -> None:
@@ -174,7 +179,7 @@ async def distrust(
     """Hold against this host that processes on it do not die: a device or a server that they wait for is ill."""
     pids = ", ".join(str(pid) for pid in survivors)
     reason = f"processes {pids} did not die from SIGKILL: they wait inside the kernel"
-    suspect = Suspect(settings.node, f"{spec.run_id}/{settings.node}", reason, True)
+    suspect = Suspect(settings.node, f"{spec.run_id}/{int(time.time())}", reason, True)  # each time another offence
     await Wards(store, settings.keys, say).offend(suspect, spec.least_others)
 
 
@@ -186,18 +191,19 @@ def _now(bars: dict[str, tuple[Bar, int]]) -> tuple[frozenset[str], float]:
     return frozenset(bar.host for bar in held), min(max(ends, 0.0) + 1.0, LONG_S)
 
 
-def _lately(kv: KeyValue, now: int) -> bool:
+def _seen(kv: KeyValue, now: int) -> int:
+    """Return how many seconds ago an agent was on a host."""
     try:
-        return now - quarantine.decode_known(kv).at < quarantine.SEEN_EVERY_S
+        return now - quarantine.decode_known(kv).at
     except BadRecord:
-        return False
+        return now
 
 
 def _sentence(bar: Bar) -> str:
     until = "until it is lifted" if bar.until >= quarantine.NEVER_ENDS else f"until {_clock(bar.until)}"
     return (
         f"this host is in quarantine {until}: {bar.reason}; it takes part in no further round; "
-        f"remuster quarantine lift {bar.host} lets it in"
+        f"remuster quarantine lift {bar.host}, at this run's etcd, lets it in"
     )
 
 

@@ -17,6 +17,7 @@ from .spec import JobSpec
 _OURS = ("REMUSTER_", "TORCHELASTIC_")  # settings of agents: those that are not set for the rank are taken away
 _MACRO = r"\$\$|\$\{local_rank\}|\$local_rank(?![_a-zA-Z0-9])"  # compiled when it is used
 
+_OF_EVENTS = "PET_ON_EVENT"  # may hold a token; the other PET_ variables stay, as with torchrun
 _ENV_NAME = r"[A-Z][A-Z0-9_]*\Z"
 _RESERVED = (
     r"(?:LOCAL|GROUP|ROLE|NODE|MASTER|REMUSTER|TORCHELASTIC|PET|SLURM|OMPI|PMI|PMIX)_"  # who the rank and launcher are
@@ -97,7 +98,9 @@ def rank_env(spec: JobSpec, place: RankPlace, error_file: str, inherited: Mappin
     omp_defaulted = me.slots > 1 and "OMP_NUM_THREADS" not in inherited and "OMP_NUM_THREADS" not in env
     if omp_defaulted:
         env["OMP_NUM_THREADS"] = "1"
-    unset = tuple(sorted(name for name in inherited if name.startswith(_OURS) and name not in env))
+    unset = tuple(
+        sorted(name for name in inherited if (name.startswith(_OURS) and name not in env) or name == _OF_EVENTS)
+    )
     return RankEnv(env, unset, omp_defaulted)
 
 

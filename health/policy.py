@@ -70,7 +70,8 @@ def respond(verdict: Verdict, memory: Memory, limits: Limits, facts: Facts) -> R
     if verdict.cls == "success":
         return _stop("all ranks are done", code, memory)
     if verdict.cls == ADMIT:  # the leader limits how often, and one must not pay for what failed before
-        return Response(True, "", "a planned change of nodes: not charged", code, memory)
+        row = 0 if facts.step > memory.step else memory.row
+        return Response(True, "", "a planned change of nodes: not charged", code, replace(memory, row=row))
     refusal = _never(verdict) or _again(verdict, memory, facts)
     if refusal:
         return _stop(refusal, code, memory)

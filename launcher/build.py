@@ -158,9 +158,13 @@ def _join_timeout(given: Given, conf: values.Conf) -> float:
     """Return how long to wait for enough nodes: two names for one time."""
     text, origin = given.text("rdzv-timeout"), given.origin("rdzv-timeout")
     by_conf = _seconds(conf, "join_timeout", "600")
+    asked = by_conf if text is None else values.seconds(origin, text)
+    if asked == 0:
+        raise UsageError(
+            f"{'join_timeout' if text is None else origin} is 0: no node could be waited for; give seconds"
+        )
     if text is None:
-        return by_conf
-    asked = values.seconds(origin, text)
+        return asked
     if "join_timeout" in conf.values and asked != by_conf:
         raise UsageError(f"{origin} is {asked:g} s and join_timeout in --rdzv-conf {by_conf:g} s; give one of them")
     return asked

@@ -26,13 +26,18 @@ def main() -> NoReturn:
     if len(sys.argv) > 1 and sys.argv[1].isalpha():  # few scripts are called so, and no option
         from . import commands
 
-        name = commands.chosen(sys.argv[1:], os.path.lexists)
+        name = commands.chosen(sys.argv[1:], _runs)
         if name is not None:
             sys.exit(_unless_defect(lambda: commands.run(name, sys.argv[2:], os.environ)))
     gc.disable()  # nothing that a start allocates is garbage; keeper and agent turn it on when they have time
     from ..agent.keeper import run
 
     run(body)
+
+
+def _runs(path: str) -> bool:
+    """Tell whether Python would run what lies there: a file, or a folder with a program in it."""
+    return os.path.isfile(path) or os.path.isfile(os.path.join(path, "__main__.py"))
 
 
 def _unless_defect(work: Callable[[], int]) -> int:

@@ -191,14 +191,16 @@ def listener(name: str, text: str) -> tuple[str, ...]:
         except ValueError:
             good = False
         if not good or not text.isprintable() or not text.isascii() or " " in text:
-            raise UsageError(f"{name} is a URL that cannot be used; write http://HOST/PATH or https://HOST/PATH")
+            raise UsageError(
+                f"{name} is a URL that cannot be used; write http://HOST/PATH or https://HOST/PATH, without a user"
+            )
         return (text,)
     import shlex
 
     try:
         argv = shlex.split(text)
     except ValueError as error:
-        raise UsageError(f"{name} is {text!r}, which is not a command line ({error}); check its quotes") from None
+        raise UsageError(f"{name} is not a command line ({error}); check its quotes") from None
     if not argv:
         raise UsageError(f"{name} is empty; give a command or a URL, or leave it out")
     found = _which(argv[0])

@@ -29,7 +29,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     try:
         return _leave.main(list(argv), prog_name="remuster leave", standalone_mode=False) or 0
     except click.ClickException as error:
-        print(f"remuster leave: {error.format_message()}; see remuster leave --help", file=sys.stderr)
+        print(f"remuster leave: {error.format_message().rstrip('.')}; see remuster leave --help", file=sys.stderr)
         return USAGE
     except NodeLockError as error:
         print(f"remuster leave: {error}", file=sys.stderr)
@@ -37,8 +37,10 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 @click.command(
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="Ask this node to leave its run. Its ranks are stopped as by SIGTERM, with time to save; the others go on "
-    "without it or with a spare; it costs no budget, and the node's command ends with 0."
+    "without it or with a spare (under --on-store-loss=hold they wait for it); it costs no budget, and the node's "
+    "command ends with 0. A job of one node has ended then without being done: 75.",
 )
 @click.option("--rdzv-id", "--rdzv_id", "run_id", metavar="ID", help="The run, when this user has several here.")
 @click.option("--node", metavar="NAME", help="The node, when the run has several here.")

@@ -20,8 +20,8 @@ from ..rendezvous import quarantine
 from ..rendezvous.errors import BadRecord, StoreError
 from ..rendezvous.keys import Keys
 from ..rendezvous.quarantine import HOSTS, NEVER_ENDS, QUARANTINE, Bar
-from ..rendezvous.store import Store, prefix_end
-from . import meeting, values
+from ..rendezvous.store import KeyValue, Store, prefix_end
+from . import files, meeting, values
 from .build import store_access
 from .environment import Environment, read
 from .errors import UsageError
@@ -30,8 +30,13 @@ from .given import Given, Setting
 CALL_S = 2.0
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 FAILED, USAGE = 1, 2
+_PET = ("PET_RDZV_ENDPOINT", "PET_RDZV_CONF", "PET_CONFIG")  # the others are a job's
 
 Work = Callable[[Store, str], Awaitable[int]]  # the store and the root of all keys -> exit code
+
+
+class _Refused(Exception):
+    """What was asked for cannot be done; the message says why."""
 
 
 class Record(NamedTuple):
@@ -44,22 +49,26 @@ class Record(NamedTuple):
 def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run the sub-command; return its exit code."""
     try:
-        return _group.main(list(argv), prog_name="remuster quarantine", standalone_mode=False, obj=read(environ)) or 0
+        env = read({name: value for name, value in environ.items() if not name.startswith("PET_") or name in _PET})
+        return _group.main(list(argv), prog_name="remuster quarantine", standalone_mode=False, obj=env) or 0
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         return USAGE
     except click.ClickException as error:
-        print(f"remuster quarantine: {error.format_message()}; see remuster quarantine --help", file=sys.stderr)
+        print(
+            f"remuster quarantine: {error.format_message().rstrip('.')}; see remuster quarantine --help",
+            file=sys.stderr,
+        )
         return USAGE
     except UsageError as error:
         print(f"remuster quarantine: {error}", file=sys.stderr)
         return USAGE
-    except (StoreError, BadRecord) as error:
+    except (StoreError, BadRecord, _Refused) as error:
         print(f"remuster quarantine: {error}", file=sys.stderr)
         return FAILED
 
 
-@click.group()
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def _group() -> None:
     """Hosts that no round may use for a while. The record is shared by all jobs that meet at one etcd service."""
 
@@ -68,8 +77,13 @@ def _reaching(command: Callable[..., int]) -> Callable[..., int]:
     """Add the options that say where the service is."""
     for option in (
         click.option("--config", metavar="FILE", help="A file that names the etcd service, as for a job."),
-        click.option("--rdzv-conf", metavar="KEY=VALUE,...", help="How it is entered, as for a job."),
-        click.option("--rdzv-endpoint", metavar="HOST:PORT,...", help="Default: REMUSTER_ENDPOINT, else the files."),
+        click.option("--rdzv-conf", "--rdzv_conf", metavar="KEY=VALUE,...", help="How it is entered, as for a job."),
+        click.option(
+            "--rdzv-endpoint",
+            "--rdzv_endpoint",
+            metavar="HOST:PORT,...",
+            help="Default: REMUSTER_ENDPOINT, else the files, else localhost:2379.",
+        ),
     ):
         command = option(command)
     return command
@@ -84,8 +98,12 @@ def _list(env: Environment, /, as_json: bool, **where: str | None) -> int:
 
     async def work(store: Store, root: str) -> int:
         now = int(time.time())
-        for record in (await _records(store, root)).values():
-            click.echo(json.dumps(_plain(record.bar, now)) if as_json else _line(record.bar, now))
+        bars = [record.bar for record in (await _records(store, root)).values()]
+        shown = [bar for bar in bars if bar.offences or bar.holds(now)]
+        for bar in shown:
+            click.echo(json.dumps(_plain(bar, now)) if as_json else _line(bar, now))
+        if not shown:
+            _say("no host is in quarantine, and nothing is held against any")
         return 0
 
     return _with_store(env, where, work)
@@ -123,7 +141,7 @@ def _lift(env: Environment, /, host: str, **where: str | None) -> int:
 
         def change(name: str, old: Bar | None) -> Bar:
             if old is None or not (old.offences or old.holds(now)):
-                raise UsageError(f"{name} is not in quarantine, and nothing is held against it")
+                raise _Refused(f"{name} is not in quarantine, and nothing is held against it")
             return quarantine.lifted(old, now)
 
         return await _change(store, root, host, change)
@@ -135,7 +153,10 @@ async def _change(store: Store, root: str, host: str, change: Callable[[str, Bar
     for _ in range(3):  # an agent may write the record at the same moment
         records = await _records(store, root)
         found = await store.range(root + HOSTS, prefix_end(root + HOSTS))
-        name = _named(host, {kv.key.rpartition("/")[2] for kv in found.items} | set(records))
+        known = {kv.key.rpartition("/")[2]: _address(kv) for kv in found.items}
+        name = _named(host, dict.fromkeys(records, "") | known)
+        if name not in known and name not in records:
+            _say(f"no agent has been on {name} yet")
         old = records.get(name)
         bar = change(name, None if old is None else old.bar)
         if (await store.txn(quarantine.write(root, bar, 0 if old is None else old.mod))).succeeded:
@@ -145,9 +166,16 @@ async def _change(store: Store, root: str, host: str, change: Callable[[str, Bar
     return FAILED
 
 
-def _named(host: str, known: set[str]) -> str:
-    """Return the full name of a host that an operator names by its host name alone, or in full."""
-    full = {name for name in known if host in (name, name.rpartition("~")[0])}
+def _address(kv: KeyValue) -> str:
+    try:
+        return quarantine.decode_known(kv).address
+    except BadRecord:
+        return ""
+
+
+def _named(host: str, known: Mapping[str, str]) -> str:
+    """Return the full name of a host that an operator names by its host name or address, or in full."""
+    full = {name for name, address in known.items() if host in (name, name.rpartition("~")[0], address)}
     if len(full) == 1:
         return full.pop()
     if full:
@@ -202,10 +230,14 @@ def _with_store(env: Environment, where: Mapping[str, str | None], work: Work) -
     """Reach the service that a job would with these settings, and let ``work`` use it."""
     line: dict[str, str | bool] = {dest: text for dest, text in where.items() if text is not None}
     line |= {"rdzv_backend": "etcd", "nnodes": "1"}
-    given = Given(line, {})
-    conf = values.conf("--rdzv-conf", where["rdzv_conf"] or "")
+    given = Given(line, env.defaults)
+    conf = values.conf(given.origin("rdzv-conf"), given.text("rdzv-conf") or "")
     notes: list[str] = []
     found = meeting.choose(meeting.Asked(given, conf, env, 1, 1, notes))
+    token = conf.values.get("token_file")
+    token_file = None if token is None else files.secret_word("token_file in --rdzv-conf", token)
+    for note in (*notes, *(f"{key} in --rdzv-conf means nothing here" for key in conf.ignored)):
+        _say(note)
     access = store_access(found.access, "--rdzv-conf", conf.values.get("protocol"))
     patience_s = values.seconds("connect_timeout in --rdzv-conf", conf.values.get("connect_timeout", "10"))
     prefix = found.access.get("prefix", Setting("/remuster/", ""))
@@ -216,7 +248,7 @@ def _with_store(env: Environment, where: Mapping[str, str | None], work: Work) -
     async def reach() -> int:
         from ..rendezvous.etcd_contact import first_contact
 
-        store = etcd_store(access, None, found.endpoints, CALL_S)
+        store = etcd_store(access, token_file, found.endpoints, CALL_S)
         try:
             await first_contact(store, Keys("-", root).job, patience_s, _say)
             return await work(store, root)

@@ -208,7 +208,6 @@ def _forming(s: Leader, seen: Seen, at: float) -> Decision:
         if alive:  # their ranks of an earlier round may live: nobody replaces them before they answer or are gone
             return _wait_for(s, n, ", ".join(alive), at)
     again = job.round > job.first
-    out = nodes.keys() - admissible(s).keys()
     nodes = admissible(s)
     ready, missing = reunite(last, candidates(nodes, n), job)
     size = (job.min_nodes, job.max_nodes)
@@ -220,9 +219,8 @@ def _forming(s: Leader, seen: Seen, at: float) -> Decision:
         until = s.since + s.limits.join_timeout_s
         if at >= until:
             return _too_few(s, seen, roster, places, missing)
-        quarantined = f"in quarantine: {', '.join(sorted(out)[:NAMED])}" if out else ""
         ready_now = f"{count} of {job.min_nodes} nodes are ready"
-        why = "; ".join(filter(None, (ready_now, awaited(missing), lack(roster, places), quarantined)))
+        why = "; ".join(filter(None, (ready_now, awaited(missing), lack(roster, places), _barred(s))))
         return s, (Wake(until, f"round {n}: {why}; waiting for more"),)
     since = at if s.enough_since is None else s.enough_since
     s = replace(s, enough_since=since)
@@ -237,6 +235,12 @@ def _forming(s: Leader, seen: Seen, at: float) -> Decision:
         why = f"round {n}: {row} failures in a row and no newer checkpoint; a pause of {pause_s(row):g} s"
         return s, (Wake(until, why),)
     return _close(s, seen, roster)
+
+
+def _barred(s: Leader) -> str:
+    """Say which hosts of waiting nodes are in quarantine."""
+    hosts = sorted({standby.record.host for standby in s.view.nodes().values()} & s.barred)
+    return f"in quarantine: {', '.join(hosts[:NAMED])}" if hosts else ""
 
 
 def pause_s(row: int) -> float:
@@ -285,7 +289,6 @@ def _too_few(s: Leader, seen: Seen, roster: Roster, places: tuple[int, ...], mis
         sentence = f"{sentence}; start each node with a --node-rank of its own"
     elif left:
         sentence = f"{sentence} ({left} more had other numbers of ranks than those they would have replaced)"
-    barred = sorted({standby.record.host for standby in s.view.nodes().values()} & s.barred)
-    if barred:
-        sentence = f"{sentence}; in quarantine: {', '.join(barred[:NAMED])} (remuster quarantine lists and lifts)"
+    if barred := _barred(s):
+        sentence = f"{sentence}; {barred} (remuster quarantine lists and lifts)"
     return submit(s, seen, writes.fail(s.view.keys, s.own, s.token, seen, Outcome(code, sentence, "rdzv_lost"), None))

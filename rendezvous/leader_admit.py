@@ -25,6 +25,8 @@ def admit(s: Leader, seen: Seen, roster: Roster, at: float) -> Decision:
     here = {m.who for m in roster.members}
     if limits.admit is Admit.RESTART or len(here) >= most:
         return s, ()
+    if any(m.node not in admissible(s) for m in roster.members):
+        return s, ()  # one that is in quarantine stays until the round ends: ended now, the group might only shrink
     others = tuple(c for c in candidates(admissible(s), n) if c.member.who not in here)
     known = dict(s.arrived)
     s = replace(s, arrived=tuple((c.member.who, known.get(c.member.who, at)) for c in others))

@@ -20,6 +20,7 @@ from .records import MAX_ROUND, Job, Outcome, Phase, Roster, Round, StoreLoss, d
 SCHEMA = 1
 MAX_BYTES = 1 << 18
 MOST_ROUNDS = 100  # of the history: they go into the transaction that begins a launch, and etcd takes 128 operations
+GAP = 1000  # the copy is some moments behind: no round of the lost store may form again, and each leaves a token
 NOTHING = -1  # the step of a round that started from nothing
 _ORDER = {Phase.FORMING: 0, Phase.RUNNING: 1, Phase.STOPPING: 2, Phase.DONE: 3, Phase.FAILED: 3}
 
@@ -109,12 +110,12 @@ def go_on(mirrored: Mirrored, begin: Job, fresh: bool) -> Standing | Over:
         return Over(outcome, why)
     if kept.phase is Phase.DONE and not fresh:
         return Over(outcome, "this run id is done; choose another --rdzv-id, or give --fresh to run it again")
-    if kept.round >= MAX_ROUND:
+    if kept.round + GAP > MAX_ROUND:
         raise BadRecord(f"the copy of the job: no round can follow {kept.round}")
     if kept.store_loss is StoreLoss.HOLD and kept.formed and mirrored.roster is None and kept.phase is not Phase.DONE:
         why = "its ranks may still live (--on-store-loss=hold), and which nodes they are on is not known"
         return Over(Outcome(2, ""), f"{why}: see to it that none of them runs, and start under another --rdzv-id")
-    n = Round(kept.round + 1)
+    n = Round(kept.round + GAP)
     past = kept.past if mine or not kept.launch else (kept.launch, *kept.past)[:REMEMBERED]
     formed = Round(0) if mirrored.roster is None else mirrored.roster.round
     new = replace(begin, round=n, first=n, formed=formed, past=past)

@@ -80,7 +80,7 @@ def weigh(offence: Offence, before: Bar | None, others: tuple[Bar, ...], known: 
         return Weighed(None, f"{host} is in quarantine already" if before.holds(now) else "")
     if before is not None and now - before.at > FORGOTTEN_S:
         before = None
-    recent = before is not None and now - before.at <= REPEAT_S
+    recent = before is not None and abs(now - before.at) <= REPEAT_S
     strikes = before.strikes if before else 0
     noted = Bar(host, offence.reason[:REASON], now, 0, (before.offences if before else 0) + 1, now, offence.by, strikes)
     if not (offence.once or recent):
@@ -88,7 +88,7 @@ def weigh(offence: Offence, before: Bar | None, others: tuple[Bar, ...], known: 
     by_operator = f"remuster quarantine add {host} keeps it out"
     if not enough:
         return Weighed(noted, f"{host} is not put in quarantine: the job has too few nodes without it; {by_operator}")
-    fresh = sum(1 for bar in others if bar.strikes and now - bar.since < HOUR_S and bar.until > bar.since)
+    fresh = sum(1 for bar in others if bar.by != "operator" and abs(now - bar.since) < HOUR_S and bar.until > bar.since)
     if fresh + 1 > max(1, int(SHARE * known)):
         why = f"{fresh} of {known} known hosts were put there within the hour"
         return Weighed(noted, f"{host} is not put in quarantine: {why}; {by_operator}")

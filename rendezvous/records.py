@@ -137,7 +137,7 @@ class Memory(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The job record, below 1 KB. ``formed`` is the last round that ran: its roster is at ``rounds/<formed>``."""
+    """The job record, about 1 KB. ``formed`` is the last round that ran: its roster is at ``rounds/<formed>``."""
 
     phase: Phase
     round: Round
@@ -337,8 +337,15 @@ def decode_node(raw: bytes) -> Node:
         r.number("pid", 0, 1 << 31),
         r.text("start"),
         r.number("place", NO_PLACE, MAX_NODES, absent=NO_PLACE),
-        r.text("host") if r.has("host") else "",
+        _host(r),
     )
+
+
+def _host(r: Reader) -> str:
+    host = r.text("host") if r.has("host") else ""
+    if len(host) > 80 or not all(c.isascii() and (c.isalnum() or c in "_.-~") for c in host):
+        raise BadRecord(f"{r.what}: field 'host' is {host[:80]!a}, which is no name of a host")
+    return host
 
 
 def decode_terms(raw: bytes) -> Terms:

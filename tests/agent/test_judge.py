@@ -101,9 +101,11 @@ def test_what_is_done_or_free_pays_nothing_and_forgets_nothing(memory: Memory) -
     done = weigh(ended(job, "", 0)._replace(done=True), Allowance(3, ()), 99, NOW)
     assert (done.charge.spent, done.charge.charged, done.charge.memory) == (job.spent, 1, memory)
     joins = replace(job, cause=Cause("admit", "b", 8))  # a round that was ended for a newcomer
-    admit = weigh(ended(joins, "ValueError: its peers were stopped"), Allowance(0, ()), 99, NOW)
+    admit = weigh(ended(joins, "ValueError: its peers were stopped"), Allowance(0, ()), 7, NOW)
     assert (admit.verdict.cls, admit.retry, admit.family, admit.charge.charged) == ("admit", True, "", 1)
     assert admit.charge.memory == memory
+    later = weigh(ended(joins, "ValueError: its peers were stopped"), Allowance(0, ()), 99, NOW)
+    assert later.charge.memory == memory._replace(row=0), "progress ends a row of failures"
     free = weigh(ended(job, "", 0)._replace(all_started=False, lost=(A,), evidence=()), Allowance(0, ()), 99, NOW)
     assert (free.retry, free.family, free.left, free.refunded) == (True, "", (), "")
     assert free.charge.memory == memory._replace(free=3)

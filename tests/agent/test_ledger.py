@@ -39,7 +39,9 @@ class Desk:
         )
 
     def ledger(self) -> Ledger:
-        place = Place("a", self.folder, self.store, self.keys, self.files, lambda _: None, self.said.append)
+        place = Place(
+            "a", self.folder, self.store, self.keys, self.files, lambda _: None, self.said.append, self.said.append
+        )
         return Ledger(self.spec, place, None, 100.0)
 
     async def record(self, n: int, **fields: Any) -> None:

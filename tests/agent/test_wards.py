@@ -73,6 +73,13 @@ async def test_several_nodes_of_one_host_are_no_replacement_for_each_other() -> 
     assert await Wards(store, KEYS, list[str]().append).offend(SUSPECT, least=1) == ""
 
 
+async def test_hosts_that_are_barred_already_do_not_take_part_in_what_is_enough() -> None:
+    store, said = await met(A, B), list[str]()
+    await put(store, barred("hb~2", 3600))
+    assert await Wards(store, KEYS, said.append).offend(SUSPECT, least=1) == ""
+    assert "too few nodes without it" in said[-1]
+
+
 async def test_a_node_that_has_gone_is_not_held_to_account() -> None:
     assert await Wards(await met(B), KEYS, list[str]().append).offend(SUSPECT, least=1) == ""
 
@@ -97,7 +104,7 @@ async def test_a_barred_host_says_why_and_until_when_and_when_it_is_over() -> No
     words = await asyncio.wait_for(said.get(), 10)
     assert words.startswith("this host is in quarantine until 20")
     assert "UTC: fan; it takes part in no" in words
-    assert words.endswith("remuster quarantine lift ha~1 lets it in")
+    assert words.endswith("remuster quarantine lift ha~1, at this run's etcd, lets it in")
     await put(store, q.lifted(barred("ha~1", 3600), int(time.time())))
     assert await asyncio.wait_for(said.get(), 10) == "this host is no longer in quarantine"
     work.cancel()

@@ -15,6 +15,7 @@ import pytest
 from command.cluster import Cluster, Node, Place
 from command.processes import until
 
+from remuster.rendezvous.mirrored import GAP
 from remuster.rendezvous.store import prefix_end
 
 pytestmark = pytest.mark.process
@@ -49,6 +50,7 @@ def hook(place: Place, text: str = 'exec cat >> "$1"') -> Path:
 
 
 # Publishes a step in each of its first two rounds and fails; in the third it tells where it resumed, and is done.
+THIRD = 2 + GAP  # the round after the first two, of a launch that goes on from the copy
 TRAINER = """
 import os, sys
 from pathlib import Path
@@ -80,12 +82,12 @@ def test_a_run_goes_on_when_its_store_is_lost(cluster: Cluster) -> None:
     assert second.exit_code() == 0, second.say()
     assert "it goes on from its copy beside the checkpoints" in second.err
     job = cluster.job()
-    assert (job["phase"], job["round"], job["first"], job["past"]) == ("D", 3, 3, ["one"])
+    assert (job["phase"], job["round"], job["first"], job["past"]) == ("D", THIRD, THIRD, ["one"])
     assert job["spent"] == [["unknown", 1]]
-    assert (cluster.desk / "resumed-3").read_text() == "200"
+    assert (cluster.desk / f"resumed-{THIRD}").read_text() == "200"
     steps = {int(key[-10:]): json.loads(raw)["step"] for key, raw in cluster.tree().items() if "history/" in key}
-    assert steps == {1: -1, 2: 100, 3: 200}, "what makes the steps of replaced rounds stale is known again"
-    summary = json.loads((directory / ".remuster" / cluster.run_id / "summary-round-3.json").read_text())
+    assert steps == {1: -1, 2: 100, THIRD: 200}, "what makes the steps of replaced rounds stale is known again"
+    summary = json.loads((directory / ".remuster" / cluster.run_id / f"summary-round-{THIRD}.json").read_text())
     assert summary["launches"] == ["one", "two"]
 
     # It is done, and stays done; --fresh begins anew, upward.
@@ -96,7 +98,7 @@ def test_a_run_goes_on_when_its_store_is_lost(cluster: Cluster) -> None:
     fresh = cluster.start(2, *args, "--fresh", cluster.script("t.py", TRAINER), cluster.desk, conf="launch_id=three")
     assert fresh.exit_code() == 0, fresh.say()
     job = kept(directory, cluster.run_id)["job"]
-    assert (job["phase"], job["round"], job["spent"], job["past"]) == ("D", 4, [], ["two", "one"])
+    assert (job["phase"], job["round"], job["spent"], job["past"]) == ("D", THIRD + GAP, [], ["two", "one"])
 
     # A copy that cannot be read is no free budget.
     wipe(cluster)
@@ -129,17 +131,17 @@ def test_two_nodes_and_their_store_lose_power(cluster: Cluster, loss: str) -> No
         node.power_off()
     wipe(cluster)
     nodes = [cluster.steady(number, *args, conf="launch_id=one") for number in (2, 3)]
-    said = cluster.wait_round(3, 4)
+    said = cluster.wait_round(THIRD, 4)
     assert {one["TORCHELASTIC_RESTART_COUNT"] for one in said.values()} == {"0"}
     job = cluster.job()
-    assert (job["first"], job["charged"], job["spent"], job["past"]) == (3, 1, [["unknown", 1]], [])
+    assert (job["first"], job["charged"], job["spent"], job["past"]) == (THIRD, 1, [["unknown", 1]], [])
     cluster.order("done")
     assert [node.exit_code() for node in nodes] == [0, 0], cluster.say()
     assert kept(directory, cluster.run_id)["job"]["phase"] == "D"
     cluster.check_left()
     for node in nodes:
         summary = json.loads((node.run_dir / "summary.json").read_text())
-        assert (summary["rounds"], summary["outcome"]["exit_code"]) == ({"first": 3, "last": 3}, 0)
+        assert (summary["rounds"], summary["outcome"]["exit_code"]) == ({"first": THIRD, "last": THIRD}, 0)
         assert summary["queue_ms"] > 0
 
 

@@ -34,7 +34,7 @@ def test_a_barred_host_waits_says_why_and_goes_on_when_it_is_let_in(cluster: Clu
     assert "ECC storms; it takes part in no further round" in told[0]["event"]
 
     cluster.order("exit-1", 1, "3")  # the round ends, and no other forms
-    until(lambda: any("in quarantine: 127.0.0.2" in e["event"] for e in first.events()), "it waits", show=first.say)
+    until(lambda: any(f"in quarantine: {host}" in e["event"] for e in first.events()), "it waits", show=first.say)
     assert json.loads(quarantine(cluster, ["list", "--json"]))["barred"] is True
 
     quarantine(cluster, ["lift", host.partition("~")[0]])
@@ -42,7 +42,7 @@ def test_a_barred_host_waits_says_why_and_goes_on_when_it_is_let_in(cluster: Clu
     cluster.order("done")
     assert first.exit_code() == 0, first.say()
     assert any(e["event"] == "this host is no longer in quarantine" for e in first.events())
-    assert "free; 0 offences" in quarantine(cluster, ["list"])
+    assert "no host is in quarantine" in quarantine(cluster, ["list"])
     cluster.check_left()
 
 
@@ -64,7 +64,7 @@ def test_a_job_with_barred_hosts_alone_ends_in_words(cluster: Cluster) -> None:
         (["add", "nobody~0123", "--reason", "x", "--for", "ever"], 2, "give a time such as 30m"),
         (["add", "nobody~0123", "--reason", ""], 2, "--reason must be a line of text"),
         (["add", "nobody~0123"], 2, "Missing option '--reason'"),
-        (["lift", "nobody~0123"], 2, "nothing is held against it"),
+        (["lift", "nobody~0123"], 1, "nothing is held against it"),
         (["find"], 2, "No such command 'find'"),
         (["list", "--rdzv-endpoint", "127.0.0.1:1", "--rdzv-conf", "connect_timeout=0.5"], 1, "nothing listens"),
         (["list", "--rdzv-conf", "password=x"], 2, "password_file=FILE"),

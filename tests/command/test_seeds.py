@@ -37,7 +37,7 @@ SHARD = "rng-1.pt"
 
 lacking = [name for name in ("torch", "sklearn") if importlib.util.find_spec(name) is None]  # not imported here
 pytestmark = [
-    pytest.mark.process,
+    pytest.mark.drill,  # for its length; it needs no root
     pytest.mark.timeout(400),
     pytest.mark.skipif(bool(lacking), reason=f"needs {lacking}"),
 ]

@@ -38,7 +38,7 @@ def test_a_sick_host_is_kept_out_and_let_in_again(lab: Lab, hosts: list[Host], e
     other = Job(lab, etcd)  # another job, which only the sick host is given
     other.nnodes, other.options = "1:2", ("--max-restarts", "0")
     other.start(victim)
-    until(lambda: f"in quarantine: {victim.name}" in other.commands[victim.name].said(), "another job waits too")
+    until(lambda: f"in quarantine: {victim.name}~" in other.commands[victim.name].said(), "another job waits too")
 
     quarantine(rest[0], etcd, "lift", victim.name)
     until(lambda: "no longer in quarantine" in job.commands[victim.name].said(), "it is told")

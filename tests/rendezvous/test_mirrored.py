@@ -15,6 +15,7 @@ from remuster.checkpoint.select import Origin, judge
 from remuster.rendezvous.errors import BadRecord
 from remuster.rendezvous.membership import Over, Standing
 from remuster.rendezvous.mirrored import (
+    GAP,
     MAX_BYTES,
     MOST_ROUNDS,
     Mirrored,
@@ -53,7 +54,7 @@ def job(phase: Phase, launch: str = "one", past: tuple[str, ...] = (), n: int = 
 
 
 BEGIN = Job(Phase.FORMING, Round(1), 2, 3, "two")
-NEXT = replace(BEGIN, round=Round(5), first=Round(5), past=("one",), spent=SPENT, memory=MEMORY)
+NEXT = replace(BEGIN, round=Round(4 + GAP), first=Round(4 + GAP), past=("one",), spent=SPENT, memory=MEMORY)
 CLEARED = replace(NEXT, spent=(), memory=Memory())
 CUT_SHORT = replace(NEXT, launch="one", past=(), charged=2)
 
@@ -72,7 +73,7 @@ CUT_SHORT = replace(NEXT, launch="one", past=(), charged=2)
     ],
 )
 def test_how_a_launch_goes_on(there: Job, begin: Job, fresh: bool, new: Job) -> None:
-    assert go_on(Mirrored(there), begin, fresh) == Standing(Round(5), new)
+    assert go_on(Mirrored(there), begin, fresh) == Standing(Round(4 + GAP), new)
 
 
 @pytest.mark.parametrize("fresh", [False, True])
@@ -110,7 +111,7 @@ HELD = Roster(Round(4), (Member(NodeId("a"), Incarnation(7), "m", 1, "10.0.0.1")
 def test_nodes_whose_ranks_may_live_on_are_waited_for() -> None:
     there = replace(job(Phase.RUNNING), store_loss=StoreLoss.HOLD)
     how = go_on(Mirrored(there, (), HELD), BEGIN, False)
-    assert how == Standing(Round(5), replace(NEXT, formed=Round(4)))
+    assert how == Standing(Round(4 + GAP), replace(NEXT, formed=Round(4)))
     assert decode("run-7", raw("run-7", Mirrored(there, (), HELD))) == Mirrored(there, (), HELD)
     unknown = go_on(Mirrored(there), BEGIN, True)
     assert isinstance(unknown, Over)
