@@ -205,6 +205,7 @@ async def _end(child: subprocess.Popen[bytes], mark: str, ended: asyncio.Future[
             family.setdefault(pid, proc.start_ticks(pid))
         left = [pid for pid, ticks in family.items() if proc.alive(pid) and proc.start_ticks(pid) == ticks]
         if ended.done() and child.poll() is not None and not left and _group_is_gone(child.pid):
+            _reap(family)  # those that have died since the last look
             return True
         if loop.time() >= deadline_s:
             return False

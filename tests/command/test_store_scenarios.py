@@ -58,6 +58,7 @@ def test_b36_a_stopped_agent_is_given_up_within_its_lease(cluster: Cluster) -> N
     assert min(one["at"] for one in second.values()) > dead_s
     assert max(one["at"] for one in second.values()) - began < cluster.ttl_s + 4.0, cluster.say()
 
+    until(lambda: leads.events("running")[-1]["round"] == 2, "all of that is said", show=leads.say)
     before = len(leads.err)
     os.kill(agent, signal.SIGCONT)
     name = other.folder.name.partition("-")[2]
@@ -100,6 +101,7 @@ def usage(pid: int) -> tuple[float, int, int]:
     )
 
 
+@pytest.mark.drill  # for its length, as B45's rounds
 @pytest.mark.parametrize("how", ["killed", pytest.param("suspended", marks=pytest.mark.soak)])
 def test_b43_an_etcd_that_is_away_for_half_a_minute(cluster: Cluster, how: str) -> None:
     """Red when a refused connection is tried again without a pause (``_PAUSE_S`` 0): 20 s of CPU."""
@@ -159,6 +161,7 @@ def size(etcd: EtcdServer) -> int:
     return int(etcd.post("maintenance/status", {})["dbSize"])
 
 
+@pytest.mark.drill
 @pytest.mark.timeout(300)
 def test_b45_rounds_do_not_fill_the_etcd(small: Cluster, record_property: Callable[[str, object], None]) -> None:
     """Red when the rosters of old rounds are kept."""
