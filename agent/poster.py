@@ -15,7 +15,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 class _NoRedirect(HTTPRedirectHandler):
     """What would follow is a GET without the body."""
 
-    def redirect_request(self, *_: object) -> None:
+    def redirect_request(self, *_: object, **__: object) -> None:
         return None
 
 
