@@ -229,6 +229,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.server.hangs:
             self.server.over.wait()
         self.send_response(self.server.status)
+        if self.server.status == 302:
+            self.send_header("Location", "/elsewhere")
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
@@ -254,6 +256,15 @@ async def test_a_url_is_posted_to(server: Server) -> None:
     assert (path, kind) == ("/hooks/SECRET?token=SECRET", "application/json")
     assert body == LOST.as_json("run-7", body["at"])
     assert told.said == []
+
+
+async def test_a_redirect_is_not_followed_for_it_would_lose_the_body(server: Server) -> None:
+    server.status = 302
+    told = Told(server.url)
+    told.herald.tell(LOST)
+    await told.herald.settle()
+    assert len(server.got) == 1
+    assert "the server answers 302" in told.said[0]
 
 
 async def test_the_url_is_in_no_command_line_and_in_no_environment(server: Server) -> None:
