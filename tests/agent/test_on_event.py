@@ -20,6 +20,7 @@ from remuster.agent import proc
 from remuster.agent.aside import Spared
 from remuster.agent.occurrences import Chosen, Happening, Occurrence, of_end, of_record, of_resume
 from remuster.agent.on_event import MOST, Herald, shown
+from remuster.agent.summary import row
 from remuster.rendezvous.records import Job, Memory, Outcome, Phase, ResumePoint, Round
 
 LOST = Occurrence(Happening.NODE_LOST, "node b vanished", 3, 2, "node_lost", "b", 150, 1)
@@ -320,3 +321,10 @@ def test_all_helpers_are_spared_together() -> None:
     events(())
     assert told == [(5,), (5, 7, 8), (7, 8), ()]
     assert os.getpid() not in told
+
+
+@pytest.mark.parametrize("odd", [{"verdict": "x"}, {"times_ms": [1]}, {"budget_left": {"a": "b"}}, {"round": "7"}])
+def test_whatever_stands_in_a_record_ends_nobody(odd: dict[str, object]) -> None:
+    """Records come from the store, where anybody who reaches it may write."""
+    assert of_record(odd) == ()
+    assert row(odd)["class"] is None
