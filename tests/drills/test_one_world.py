@@ -126,6 +126,7 @@ def test_no_two_rounds_ever_live_side_by_side(count: int, lab: Lab) -> None:
                     lambda: f"a round lives (seed {seed}) after {story}; {job.rounds()}\n{said(scene)}",
                     BACK_S,
                 )
+        wait_s(LEASE_S + 3.0)  # whatever the last fault brings down has gone by then, and its lease too
         until(
             lambda: [start_again(scene)] and whole(scene),
             lambda: f"a round lives (seed {seed}) after {story}; {job.rounds()}\n{said(scene)}",
