@@ -84,6 +84,7 @@ def test_nccl_error_handling_is_inherited() -> None:
 def test_settings_of_agents_and_of_an_outer_launch_do_not_leak() -> None:
     outer = {
         "PET_NNODES": "4",  # torchrun leaves them, and some scripts read PET_NODE_RANK
+        "PET_ON_EVENT": "https://host/hook?token=secret",
         "REMUSTER_RESUME_FROM": "/old",
         "REMUSTER_TOKEN": "outer/1/f",
         "TORCHELASTIC_ERROR_FILE": "/outer/error.json",
@@ -92,7 +93,7 @@ def test_settings_of_agents_and_of_an_outer_launch_do_not_leak() -> None:
         "HOME": "/root",
     }
     env = rank_env(SPEC, RankPlace(JOB, ROSTER, 0, 0), "/logs/error.json", outer)
-    assert env.unset == ("REMUSTER_RESUME_FROM", "TORCHELASTIC_SIGNALS_TO_HANDLE")
+    assert env.unset == ("PET_ON_EVENT", "REMUSTER_RESUME_FROM", "TORCHELASTIC_SIGNALS_TO_HANDLE")
     assert env.set["REMUSTER_TOKEN"] == "run-7/9/1a"
     assert env.set["TORCHELASTIC_ERROR_FILE"] == "/logs/error.json"
 

@@ -46,11 +46,12 @@ def test_a_barred_host_waits_says_why_and_goes_on_when_it_is_let_in(cluster: Clu
     cluster.check_left()
 
 
-def test_a_job_with_barred_hosts_alone_ends_in_words(cluster: Cluster) -> None:
+@pytest.mark.parametrize("nodes", ["1:2", "1"])
+def test_a_job_with_barred_hosts_alone_ends_in_words(cluster: Cluster, nodes: str) -> None:
     host = this_machine().lasting
     quarantine(cluster, ["add", host, "--reason", "fan"])
     try:
-        node = cluster.start(2, "--nnodes", "1:2", cluster.script("idle.py", ""), conf="join_timeout=1.5")
+        node = cluster.start(2, "--nnodes", nodes, cluster.script("idle.py", ""), conf="join_timeout=1.5")
         assert node.exit_code() == 69, node.say()
         assert f"only 0 of at least 1 nodes were ready after 1.5 s; start more nodes; in quarantine: {host}" in node.err
     finally:

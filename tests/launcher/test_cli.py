@@ -152,6 +152,8 @@ def test_newcomers_and_order(command: Command) -> None:
             "--rdzv-timeout is 5 s and join_timeout in --rdzv-conf 6 s; give one of them",
         ),
         (f"{ETCD} --rdzv-conf admit_aftr=6 t.py", "did you mean admit_after?"),
+        (f"{ETCD} --rdzv-timeout=0 t.py", "--rdzv-timeout is 0: no node could be waited for; give seconds"),
+        (f"{ETCD} --rdzv-conf join_timeout=0 t.py", "join_timeout is 0: no node could be waited for; give seconds"),
     ],
 )
 def test_newcomers_and_order_in_other_words(command: Command, line: str, says: str) -> None:

@@ -76,3 +76,12 @@ def test_a_defect_is_exit_70_and_says_so(tmp_path: Path) -> None:
     )
     assert done.returncode == 70
     assert done.stderr.endswith(b"\nremuster: this is a defect in remuster; please report it with the lines above\n")
+
+
+def test_a_folder_without_a_program_hides_no_sub_command(tmp_path: Path) -> None:
+    (tmp_path / "quarantine").mkdir()
+    assert b"Usage: remuster quarantine" in command("quarantine", "--help", cwd=tmp_path).stdout
+    (tmp_path / "quarantine" / "__main__.py").touch()  # Python would run that
+    done = command("quarantine", "list", cwd=tmp_path)
+    assert b"quarantine list" not in done.stdout
+    assert b"remuster quarantine:" not in done.stderr

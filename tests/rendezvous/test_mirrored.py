@@ -100,6 +100,14 @@ def test_a_done_run_is_refused_unless_fresh() -> None:
     assert isinstance(go_on(Mirrored(job(Phase.DONE, "")), replace(BEGIN, launch=""), False), Over)
 
 
+def test_steps_of_rounds_that_the_copy_has_missed_are_stale_afterwards() -> None:
+    """The lost store may have formed more rounds than its copy tells of; ranks of one that was cut off can publish."""
+    how = go_on(Mirrored(job(Phase.RUNNING)), BEGIN, False)
+    assert isinstance(how, Standing)
+    for missed in range(5, 9):
+        assert not judge(Origin("run-7", missed, 900), "run-7", ((4, 100), (how.ready, 200))).accepted
+
+
 def test_no_round_follows_the_last() -> None:
     with pytest.raises(BadRecord, match="no round can follow"):
         go_on(Mirrored(job(Phase.RUNNING, n=MAX_ROUND)), BEGIN, False)

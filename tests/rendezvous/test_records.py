@@ -129,6 +129,12 @@ def test_terms_survive_their_bytes(terms: Terms) -> None:
     assert decode_terms(encode(terms)) == terms
 
 
+@pytest.mark.parametrize("host", ["a/b", "\ud800", "h\n", "x" * 81, "ü"])
+def test_a_host_that_could_name_no_key_is_no_host(host: str) -> None:
+    with pytest.raises(BadRecord, match="no name of a host"):
+        decode_node(encode(replace(decode_node(NODE_BYTES), host=host)))
+
+
 def test_a_record_without_a_place_asks_for_none() -> None:
     for decode, raw in ((decode_node, NODE_BYTES), (decode_roster, ROSTER_BYTES)):
         assert decode(raw.replace(b',"place":-1', b"")) == decode(raw)  # type: ignore[operator]
