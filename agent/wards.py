@@ -132,14 +132,9 @@ class Wards:
         """Return records of the quarantine with their revisions; one that cannot be read bars nobody."""
         found = await self._store.range(key, end)
         self._read_up_to = found.revision
-        bars: dict[str, tuple[Bar, int]] = {}
-        for kv in found.items:
-            try:
-                bar = quarantine.decode_bar(kv)
-            except BadRecord as error:
-                self._say(f"a record of the quarantine cannot be read and bars nobody: {error}")
-                continue
-            bars[bar.host] = (bar, kv.mod_revision)
+        bars, odd = quarantine.bars_of(found.items)
+        for words in odd:
+            self._say(words)
         return bars
 
     async def barred(self) -> frozenset[str]:

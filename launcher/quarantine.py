@@ -11,7 +11,6 @@ import re
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import NamedTuple
 
 import click
 
@@ -37,13 +36,6 @@ Work = Callable[[Store, str], Awaitable[int]]  # the store and the root of all k
 
 class _Refused(Exception):
     """What was asked for cannot be done; the message says why."""
-
-
-class Record(NamedTuple):
-    """One record of the quarantine and its revision."""
-
-    bar: Bar
-    mod: int
 
 
 def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -98,7 +90,7 @@ def _list(env: Environment, /, as_json: bool, **where: str | None) -> int:
 
     async def work(store: Store, root: str) -> int:
         now = int(time.time())
-        bars = [record.bar for record in (await _records(store, root)).values()]
+        bars = [bar for bar, _ in (await _records(store, root)).values()]
         shown = [bar for bar in bars if bar.offences or bar.holds(now)]
         for bar in shown:
             click.echo(json.dumps(_plain(bar, now)) if as_json else _line(bar, now))
@@ -157,9 +149,9 @@ async def _change(store: Store, root: str, host: str, change: Callable[[str, Bar
         name = _named(host, dict.fromkeys(records, "") | known)
         if name not in known and name not in records:
             _say(f"no agent has been on {name} yet")
-        old = records.get(name)
-        bar = change(name, None if old is None else old.bar)
-        if (await store.txn(quarantine.write(root, bar, 0 if old is None else old.mod))).succeeded:
+        old, mod = records.get(name, (None, 0))
+        bar = change(name, old)
+        if (await store.txn(quarantine.write(root, bar, mod))).succeeded:
             click.echo(_line(bar, int(time.time())))
             return 0
     print(f"remuster quarantine: the record of {host} is being changed by others; try again", file=sys.stderr)
@@ -189,17 +181,12 @@ def _named(host: str, known: Mapping[str, str]) -> str:
     )
 
 
-async def _records(store: Store, root: str) -> dict[str, Record]:
-    found = await store.range(root + QUARANTINE, prefix_end(root + QUARANTINE))
-    records: dict[str, Record] = {}
-    for kv in found.items:
-        try:
-            bar = quarantine.decode_bar(kv)
-        except BadRecord as error:
-            print(f"remuster quarantine: passed over, and bars nobody: {error}", file=sys.stderr)
-            continue
-        records[bar.host] = Record(bar, kv.mod_revision)
-    return records
+async def _records(store: Store, root: str) -> dict[str, tuple[Bar, int]]:
+    """Return each record of the quarantine with its revision."""
+    bars, odd = quarantine.bars_of((await store.range(root + QUARANTINE, prefix_end(root + QUARANTINE))).items)
+    for words in odd:
+        _say(words)
+    return bars
 
 
 def _line(bar: Bar, now: int) -> str:

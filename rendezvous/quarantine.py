@@ -9,6 +9,7 @@ clock: they are hours, and clocks of one cluster agree to minutes. Keys stand be
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from .errors import BadRecord
@@ -139,6 +140,20 @@ def decode_known(kv: KeyValue) -> Known:
     """Parse the record of a known host; BadRecord as ``decode_bar``."""
     r = parse(kv.value, kv.key, MOST_BYTES, SCHEMA)
     return Known(_host(kv, r.text("host")), r.text("address"), r.number("at", 0, LATEST))
+
+
+def bars_of(found: Iterable[KeyValue]) -> tuple[dict[str, tuple[Bar, int]], tuple[str, ...]]:
+    """Return what is held against hosts, each with its revision; and in words what is no record, and bars nobody."""
+    bars: dict[str, tuple[Bar, int]] = {}
+    odd: list[str] = []
+    for kv in found:
+        try:
+            bar = decode_bar(kv)
+        except BadRecord as error:
+            odd.append(f"a record of the quarantine cannot be read and bars nobody: {error}")
+            continue
+        bars[bar.host] = (bar, kv.mod_revision)
+    return bars, tuple(odd)
 
 
 def _host(kv: KeyValue, host: str) -> str:

@@ -9,24 +9,21 @@ learning rate. Three failures in a row spend the budget. The records say all of 
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import os
 import shutil
 import signal
-import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 from command.cluster import Cluster
 from command.figures import FIGURE
 from command.processes import boottime, until
+from digits_check import EXAMPLE, check, lacking
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "digits"
 TRAINING = ("--steps", "250", "--save-every", "50")
 PACE = ("--step-ms", "80")  # so that a kill after step 135 comes well before step 150, also on a busy machine
 COMPARED = 20  # steps after each way back
@@ -35,25 +32,11 @@ RESTARTS = 6  # four failures that are gone on from, and two of three in a row
 WAIT_S = 100.0  # importing torch takes seconds, and many times that on a busy machine
 SHARD = "rng-1.pt"
 
-lacking = [name for name in ("torch", "sklearn") if importlib.util.find_spec(name) is None]  # not imported here
 pytestmark = [
     pytest.mark.drill,  # for its length; it needs no root
     pytest.mark.timeout(400),
     pytest.mark.skipif(bool(lacking), reason=f"needs {lacking}"),
 ]
-
-
-def _load_check() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("digits_check_of_seeds", EXAMPLE / "check.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-check = _load_check()
 
 
 def name_of(step: int) -> str:

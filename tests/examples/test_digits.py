@@ -6,7 +6,6 @@ killed attempt are made once; every test resumes a copy of the killed run, whole
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import random
@@ -19,34 +18,19 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from digits_check import EXAMPLE, check, lacking
 
 import remuster
 from remuster.checkpoint.patience import Patience
 from remuster.checkpoint.resume import choose
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "digits"
 WORLD, STEPS, SAVE_EVERY = 2, 24, 5
 PATIENCE_S = 100  # importing torch takes seconds, and many times that on a busy machine
 SABOTAGE = {"rng": "weights 0.weight differ", "optimizer": "weights 0.weight differ", "sampler": "samples of "}
 
-lacking = [name for name in ("torch", "sklearn") if importlib.util.find_spec(name) is None]  # not imported here
 pytestmark = [pytest.mark.timeout(250), pytest.mark.skipif(bool(lacking), reason=f"needs {lacking}")]
-
-
-def load_check() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("digits_check", EXAMPLE / "check.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-check = load_check()
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from random import Random
 
 import pytest
 from sim.agents import Agent, Machine
+from sim.chunks import CHUNK, chunks, total
 from sim.invariants import Violation
 from sim.plants import sees
 from sim.rules import Rules, altered
@@ -20,7 +19,6 @@ from remuster.rendezvous.records import StoreLoss, decode_node, decode_roster, e
 from remuster.rendezvous.store import KeyValue
 
 SCHEDULES = 100
-CHUNK = 10
 PLANTED = 300
 TWO = {"n0": 1, "n1": 1}
 
@@ -29,14 +27,7 @@ def of_seed(seed: int) -> Config:
     return held(in_places(drawn(Random(seed)), Random(-1 - seed)))
 
 
-@cache
-def played(first: int) -> tuple[Counter[str], Counter[str]]:
-    faults, stats = Counter[str](), Counter[str]()
-    for seed in range(first, first + CHUNK):
-        world = World(seed, None, of_seed(seed)).play()
-        faults += world.faults
-        stats += world.stats
-    return faults, stats
+played = chunks(of_seed)
 
 
 @pytest.mark.parametrize("first", range(0, SCHEDULES, CHUNK))
@@ -45,8 +36,7 @@ def test_schedules(first: int) -> None:
 
 
 def test_no_invariant_holds_by_default() -> None:
-    stats = sum((played(first)[1] for first in range(0, SCHEDULES, CHUNK)), Counter[str]())
-    faults = sum((played(first)[0] for first in range(0, SCHEDULES, CHUNK)), Counter[str]())
+    faults, stats = total(played(first) for first in range(0, SCHEDULES, CHUNK))
     least = {
         "closed rosters checked": 50,
         "held while the store was silent": 15,

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from random import Random
 from typing import Any
 
 import pytest
 from sim.agents import Agent
+from sim.chunks import CHUNK, chunks, total
 from sim.invariants import Violation
 from sim.plants import sees
 from sim.rules import Actions, Rules, altered
 from sim.scene import Scene
 from sim.test_plants import caught_by
-from sim.world import Config, World, drawn
+from sim.world import Config, drawn
 
 from remuster.rendezvous import leader
 from remuster.rendezvous.admission import Admit
@@ -27,7 +26,6 @@ from remuster.rendezvous.records import Phase, Round, decode_job, decode_node, e
 from remuster.rendezvous.store import KeyValue
 
 SCHEDULES = 100
-CHUNK = 10
 PLANTED = 150
 RULE = "14 newcomers"
 
@@ -42,14 +40,7 @@ def of_seed(seed: int) -> Config:
     return replace(cfg, steps=300, fault_phase_s=300.0, faults=25, budget=8)
 
 
-@cache
-def played(first: int) -> tuple[Counter[str], Counter[str]]:
-    faults, stats = Counter[str](), Counter[str]()
-    for seed in range(first, first + CHUNK):
-        world = World(seed, None, of_seed(seed)).play()
-        faults += world.faults
-        stats += world.stats
-    return faults, stats
+played = chunks(of_seed)
 
 
 @pytest.mark.parametrize("first", range(0, SCHEDULES, CHUNK))
@@ -58,8 +49,7 @@ def test_schedules(first: int) -> None:
 
 
 def test_no_invariant_holds_by_default() -> None:
-    stats = sum((played(first)[1] for first in range(0, SCHEDULES, CHUNK)), Counter[str]())
-    faults = sum((played(first)[0] for first in range(0, SCHEDULES, CHUNK)), Counter[str]())
+    faults, stats = total(played(first) for first in range(0, SCHEDULES, CHUNK))
     least = {
         "rounds formed": 400,
         "rounds ended for a newcomer": 60,
