@@ -146,6 +146,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     etcd.close()
 
 
+@pytest.mark.drill  # for its length; it needs no root
 @pytest.mark.timeout(420)
 def test_twenty_kills(cluster: Cluster, record_property: Callable[[str, object], None]) -> None:
     record_property(FIGURE, storm(cluster, 20))
