@@ -41,6 +41,8 @@ class Times:
     form: float | None = None
     spawn: float | None = None
     recovery: float | None = None  # from the end of the round before, as seen, until all ranks of this one had started
+    load: float | None = None  # from then until the last rank had said its first step; only ranks know it
+    save: float | None = None  # of the newest checkpoint, if this attempt published it
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from ..health import signatures, wire
-from ..health.evidence import Fenced, GuardianDied, NodeEvidence, RankExit, RoundEvidence, Told
+from ..health.evidence import Fenced, GuardianDied, NodeEvidence, Pace, RankExit, RoundEvidence, Told
 from ..health.suspicion import suspicion
 from ..health.verdict import PLANNED
 from ..rendezvous.budget import OTHERS
@@ -46,10 +46,18 @@ def prepare() -> None:
     signatures.prepare()
 
 
+class Newest(NamedTuple):
+    """The newest published step, -1 without any, and, where it is known, which round published it in what time."""
+
+    step: int = -1
+    round: int = 0
+    save_ms: int | None = None
+
+
 class Found(NamedTuple):
     """What was looked up for a judgement: the newest published step, and the host that is in quarantine for it."""
 
-    newest: int = -1
+    newest: Newest = Newest()
     barred: str = ""
 
 
@@ -62,15 +70,18 @@ class Bench:
     say: Callable[[str], None]
     wards: Wards | None = None  # where what is held against a host is written down
     node: str = ""  # this agent's, which judges: its record says so
+    pace: Callable[[], Pace | None] = lambda: None  # its own ranks': when all went well no node tells of them
 
     async def judge(self, ask: Conclude) -> Concluded:
         """Answer the job machine's question about a round."""
         newest, now = await self._newest(ask.round, ask.history), int(time.time())
         allowance = self._allowance()
         if sum(len(told.value) for _, told in ask.evidence) <= SMALL_BYTES:
-            made = weigh(ask, allowance, newest, now)
+            made = weigh(ask, allowance, newest.step, now)
         else:
-            made = await asyncio.to_thread(weigh, ask, allowance, newest, now)  # a second of text of a thousand ranks
+            made = await asyncio.to_thread(
+                weigh, ask, allowance, newest.step, now
+            )  # a second of text of a thousand ranks
         state = AttemptState.DONE if ask.done else AttemptState.RECOVERED if made.retry else AttemptState.FAILED
         barred = await self._offend(ask, made)
         record = self._record(ask, made, state, Found(newest, barred))
@@ -104,24 +115,24 @@ class Bench:
     async def newest(self) -> int | None:
         """Return the newest committed step, -1 when there is none; None when it could not be looked at in time."""
         try:
-            return await self._look(())
+            return (await self._look(())).step
         except (OSError, TimeoutError):
             return None
 
-    async def _newest(self, n: Round, history: tuple[tuple[Round, bytes], ...]) -> int:
+    async def _newest(self, n: Round, history: tuple[tuple[Round, bytes], ...]) -> Newest:
         """Return the newest published step; never one below where the round had resumed, which was verified then."""
         resumed = dict(steps(history)).get(n)
-        least = -1 if resumed is None else resumed
+        least = Newest(-1 if resumed is None else resumed)
         try:
-            return max(least, await self._look(history))
+            return max(least, await self._look(history), key=lambda found: found.step)
         except (OSError, TimeoutError) as error:
             self.say(f"the newest checkpoint could not be looked at: {error}")
             return least
 
-    async def _look(self, history: tuple[tuple[Round, bytes], ...]) -> int:
+    async def _look(self, history: tuple[tuple[Round, bytes], ...]) -> Newest:
         directory, run_id = self.spec.checkpoint_dir, self.spec.run_id
         if directory is None:
-            return -1
+            return Newest()
         return await self.files.run(_newest_committed, directory, run_id, steps(history), timeout_s=NEWEST_S)
 
     def _record(self, ask: Conclude, made: Judgement, state: AttemptState, found: Found) -> bytes:
@@ -140,6 +151,7 @@ class Bench:
         self, ask: Conclude, made: Judgement, state: AttemptState, found: Found, evidence: tuple[NodeEvidence, ...]
     ) -> bytes:
         point, refused, wall = _resumed(ask.history, ask.round)
+        paces = _paces(made.evidence) or ((own,) if ask.done and (own := self.pace()) else ())
         facts = AttemptFacts(
             run_id=self.spec.run_id,
             launch=ask.job.launch,
@@ -156,7 +168,7 @@ class Bench:
             evidence=evidence,
             resume=point,
             refused=refused,
-            times=_times(ask, made.evidence),
+            times=_times(ask, made.evidence, paces, found.newest),
             started_at=wall,
             ended_at=time.time(),
         )
@@ -166,7 +178,8 @@ class Bench:
         record["refunded"] = made.refunded or None
         record["spent"] = dict(made.charge.spent)
         record["budget_left"] = dict(made.left) or None
-        record["newest_step"] = found.newest if found.newest >= 0 else None
+        record["newest_step"] = found.newest.step if found.newest.step >= 0 else None
+        record["reached_step"] = min((pace.step for pace in paces), default=None)
         record["quarantined"] = found.barred or None
         record["judged_by"] = self.node or None
         if not ask.done and made.verdict.cls not in PLANNED:  # whoever is asked to go has not failed
@@ -223,7 +236,11 @@ def _detect(evidence: RoundEvidence) -> float | None:
     return None
 
 
-def _times(ask: Conclude, evidence: RoundEvidence) -> Times:
+def _paces(evidence: RoundEvidence) -> tuple[Pace, ...]:
+    return tuple(fact for node in evidence.nodes for fact in node.facts if isinstance(fact, Pace))
+
+
+def _times(ask: Conclude, evidence: RoundEvidence, paces: tuple[Pace, ...], newest: Newest) -> Times:
     s, now = ask.stamps, boottime()
 
     def between(start: float | None, end: float | None) -> float | None:
@@ -236,6 +253,8 @@ def _times(ask: Conclude, evidence: RoundEvidence) -> Times:
         form=between(s.forming, s.formed),
         spawn=between(s.formed, s.started),
         recovery=between(s.failed, s.started),
+        load=round(max(pace.first_s for pace in paces) * 1000, 3) if paces else None,
+        save=newest.save_ms if newest.round == ask.round else None,
     )
 
 
@@ -256,7 +275,7 @@ def _resumed(
     return point, names, wall if isinstance(wall, float) else None
 
 
-def _newest_committed(directory: Path, run_id: str, history: tuple[tuple[int, int | None], ...]) -> int:
+def _newest_committed(directory: Path, run_id: str, history: tuple[tuple[int, int | None], ...]) -> Newest:
     """Return the newest step whose COMMITTED vouches for its manifest and that is not stale; no file is hashed. Blocks.
 
     A step of a worker group that had been replaced is no progress.
@@ -277,7 +296,8 @@ def _newest_committed(directory: Path, run_id: str, history: tuple[tuple[int, in
                 isinstance(found, Manifest)
                 and ruling(Origin(found.run_id, found.round, found.step), run_id, history).accepted
             ):
-                return candidate.step
+                ours = found.run_id == run_id
+                return Newest(candidate.step, found.round if ours else 0, found.save_ms)
     except CheckpointError as error:
         raise OSError(str(error)) from error
-    return -1
+    return Newest()

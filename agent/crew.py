@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..health import wire
-from ..health.evidence import Fact, RankExit
+from ..health.evidence import Fact, Pace, RankExit
 from ..rendezvous.records import Incarnation, Job, Phase, Round
 from . import guardian_events as said
 from . import node_words as words
+from .beats import Beats
 from .files import FileThread
 from .guardian_link import GuardianLink, OrderTooLarge, RankOrder
 from .linux import boottime
@@ -64,6 +65,8 @@ class Crew:
         self._ahead: tuple[Round, asyncio.Future[list[Path]]] | None = None  # a round's directories, under way or made
         self._directories: dict[int, Path] = {}  # of the present round, by local rank
         self._ended: dict[int, int] = {}  # wall clock, for people
+        self._beats: Beats | None = None  # of the round that was handed over last
+        self._started_s = 0.0  # when its ranks were started
         self._unshown: list[Path] = []  # the present round's, until the console follows them
         self._shown = False
         self._draining: asyncio.Task[bool] | None = None
@@ -76,6 +79,7 @@ class Crew:
         """Make the round's directories, hand the ranks to the guardian; what a restart prints is shown a bit later."""
         self._show()  # of a round that ended at once
         n, slots = action.round, self._spec.nproc
+        self._listen(n, slots)
         try:
             made = await self._directories_of(n, action.job.attempt)
         except (OSError, TimeoutError) as error:
@@ -98,6 +102,16 @@ class Crew:
             asyncio.get_running_loop().call_later(LATER_S, self._show)
         else:
             self._show()  # somebody waits for the first line
+
+    def _listen(self, n: Round, slots: int) -> None:
+        """Give the round's ranks a new page for their steps."""
+        if self._beats is not None:
+            self._beats.close()
+            self._beats = None
+        try:
+            self._beats = Beats(n, slots)
+        except OSError as error:
+            self._line(f"ranks cannot say their steps: {error}")
 
     def _show(self) -> None:
         """Let go of the files of the round before, whose ranks are dead, and follow those of this one; once a round."""
@@ -138,7 +152,8 @@ class Crew:
     def _order(self, action: words.Start, local: int) -> RankOrder:
         place = RankPlace(action.job, action.roster, action.place, local)
         directory = self._directories[local]
-        env = rank_env(self._spec, place, str(directory / "error.json"), self._environ)
+        beats = self._beats.address(local) if self._beats is not None else ""
+        env = rank_env(self._spec, place, str(directory / "error.json"), self._environ, beats)
         if env.omp_defaulted and not self._told_omp:
             self._told_omp = True
             self._line("OMP_NUM_THREADS is set to 1 for each rank; set it yourself to change that")
@@ -176,12 +191,16 @@ class Crew:
 
     async def collect(self, action: words.Collect) -> None:
         """Add last lines and error files to what ended by itself, within a bound; answer with bytes for the store."""
-        facts = action.facts
+        facts, pace = action.facts, self.pace()
         try:
             facts = await self._files.run(self._describe, action.facts, timeout_s=COLLECT_S)
         except (OSError, TimeoutError) as error:
             self._line(f"the ranks' last lines could not be read: {error}")
-        self._post(words.Collected(boottime(), action.round, wire.encode(facts)))
+        self._post(words.Collected(boottime(), action.round, wire.encode((*facts, pace) if pace else facts)))
+
+    def pace(self) -> Pace | None:
+        """Return how far the ranks of the round that was started last had come; None when they do not say."""
+        return self._beats.pace(self._started_s) if self._beats is not None and self._started_s else None
 
     def _describe(self, facts: tuple[Fact, ...]) -> tuple[Fact, ...]:
         return tuple(self._with_words(f) if isinstance(f, RankExit) and f.status != 0 else f for f in facts)
@@ -200,6 +219,7 @@ class Crew:
     def _heard(self, event: said.GuardianEvent) -> None:
         match event:
             case said.RanksStarted(round=n, at_s=at):
+                self._started_s = at
                 self._post(words.Started(at, Round(n)))
             case said.StartRefused(round=n, reason=reason):
                 self._post(words.Refused(boottime(), Round(n), reason))

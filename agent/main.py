@@ -234,9 +234,8 @@ class _Host:
         async def judge(ask: Conclude) -> Concluded:
             from .counsel import Bench
 
-            return await Bench(spec, self._files, log.line, None if wards is None else wards(), settings.node).judge(
-                ask
-            )
+            barring = None if wards is None else wards()
+            return await Bench(spec, self._files, log.line, barring, settings.node, agent.crew.pace).judge(ask)
 
         async def newest() -> int | None:
             from .counsel import Bench

@@ -13,7 +13,7 @@ from ..rendezvous.records import Job
 from .occurrences import part
 
 SCHEMA_VERSION = 1
-_STEPS = ("stop", "decide", "form", "spawn")
+_STEPS = ("stop", "decide", "form", "spawn", "load", "save")
 
 Row = Mapping[str, object]
 
@@ -31,7 +31,17 @@ class Account(NamedTuple):
 def row(record: Mapping[str, object]) -> Row:
     """Return what the summary keeps of an attempt's record."""
     verdict, resume, times = part(record, "verdict"), part(record, "resume"), part(record, "times_ms")
-    names = ("round", "attempt", "state", "charged_to", "refunded", "newest_step", "started_at", "ended_at")
+    names = (
+        "round",
+        "attempt",
+        "state",
+        "charged_to",
+        "refunded",
+        "newest_step",
+        "reached_step",
+        "started_at",
+        "ended_at",
+    )
     return {
         **{name: record.get(name) for name in names},
         "class": verdict.get("class"),
@@ -75,8 +85,8 @@ def summary(account: Account, rows: Iterable[Row]) -> dict[str, object]:
             "refunded": sum(1 for one in attempts if one["refunded"]),
             "lost_steps": sum(lost) if lost else None,
             "recovery_ms": _spread(recovered),
-            "save_ms": None,  # nothing times a publication yet
-            "load_ms": None,  # nor what a rank does before its first step
+            "load_ms": _spread(_times(attempts, "load")),
+            "save_ms": _spread(_times(attempts, "save")),
         },
         "written_at": account.written_at,
     }
@@ -85,16 +95,21 @@ def summary(account: Account, rows: Iterable[Row]) -> dict[str, object]:
 def _attempt(one: Row, after: Row | None) -> dict[str, object]:
     """Return an attempt's line; what its end cost shows in the attempt after it."""
     out = {name: value for name, value in one.items() if name != "recovery_of_last_ms"}
-    out["lost_steps"] = None if after is None else _lost(one.get("newest_step"), after.get("resume_step"))
+    out["lost_steps"] = None if after is None else _lost(one, after.get("resume_step"))
     out["recovery_ms"] = None if after is None else after.get("recovery_of_last_ms")
     return out
 
 
-def _lost(newest: object, resumed: object) -> int | None:
-    """Return how far the next attempt began behind the newest published step; what ranks did beyond is not known."""
-    if not isinstance(newest, int):
+def _times(attempts: list[dict[str, object]], name: str) -> list[float]:
+    return [float(ms) for one in attempts if isinstance(ms := part(one, "times_ms").get(name), (int, float))]
+
+
+def _lost(one: Row, resumed: object) -> int | None:
+    """Return how far the next attempt began behind what was done: by the ranks' word, else by what was published."""
+    done = [step for name in ("reached_step", "newest_step") if isinstance(step := one.get(name), int)]
+    if not done:
         return None
-    return max(0, newest - (resumed if isinstance(resumed, int) else 0))
+    return max(0, max(done) - (resumed if isinstance(resumed, int) else 0))
 
 
 def _spread(ms: list[float]) -> dict[str, float | None]:

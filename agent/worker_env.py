@@ -56,8 +56,13 @@ def hook_may_set(name: str) -> bool:
     return re.match(_ENV_NAME, name) is not None and re.match(_RESERVED, name) is None
 
 
-def rank_env(spec: JobSpec, place: RankPlace, error_file: str, inherited: Mapping[str, str]) -> RankEnv:
-    """Return what to set and what to take away; ``inherited`` is the environment that the guardian starts from."""
+def rank_env(
+    spec: JobSpec, place: RankPlace, error_file: str, inherited: Mapping[str, str], beats: str = ""
+) -> RankEnv:
+    """Return what to set and what to take away; ``inherited`` is the environment that the guardian starts from.
+
+    ``beats`` is where the rank says its steps.
+    """
     job, roster = place.job, place.roster
     me = roster.members[place.group_rank]
     master_addr, _, master_port = job.master.rpartition(":")
@@ -89,6 +94,8 @@ def rank_env(spec: JobSpec, place: RankPlace, error_file: str, inherited: Mappin
         "REMUSTER_NODE": me.node,
         "REMUSTER_TOKEN": f"{spec.run_id}/{job.round}/{me.inc:x}",
     }
+    if beats:
+        env["REMUSTER_BEATS"] = beats
     if spec.checkpoint_dir is not None:
         env["REMUSTER_CHECKPOINT_DIR"] = str(spec.checkpoint_dir)
     if job.resume is not None and job.resume.path:

@@ -50,6 +50,7 @@ class Manifest:
     code_commit: str | None = None
     dataset_snapshot: str | None = None
     created_at: str | None = None
+    save_ms: int | None = None  # from rank 0's entry until the files of all were durable: ranks stood so long
     extra: Mapping[str, object] = field(default_factory=dict[str, object])  # keys of other writers, kept
 
     def to_bytes(self) -> bytes:
@@ -68,6 +69,7 @@ class Manifest:
             "dataset_snapshot": self.dataset_snapshot,
             "files": [{"path": f.path, "bytes": f.bytes, "sha256": f.sha256} for f in self.files],
             "created_at": self.created_at,
+            "save_ms": self.save_ms,
         }
         return json.dumps({**known, **{k: v for k, v in self.extra.items() if k not in known}}, indent=1).encode()
 
@@ -134,6 +136,7 @@ def parse(data: bytes) -> Manifest:
         code_commit=_text(rest, "code_commit"),
         dataset_snapshot=_text(rest, "dataset_snapshot"),
         created_at=_text(rest, "created_at"),
+        save_ms=_optional_integer(rest, "save_ms"),
         extra=rest,
     )
 

@@ -63,6 +63,7 @@ class Publication:
         self._ranks = ranks
         self._node = node
         self._disk = disk
+        self._begun_s = 0.0
         self._names: list[str] = []
 
     def path(self, name: str) -> Path:
@@ -76,6 +77,7 @@ class Publication:
         return target
 
     def __enter__(self) -> Publication:
+        self._begun_s = time.monotonic()
         self._meet(self._try(self._open) if self._ranks.rank == 0 else "")
         return self
 
@@ -118,7 +120,9 @@ class Publication:
         if not files:
             raise PublishError("no rank wrote a file; ask p.path(name) for each one")
         world = self._draft.world_size if self._draft.world_size is not None else len(reports)
-        commit(self._directory, replace(self._draft, files=files, world_size=world), self._disk, Patience())
+        took_ms = round((time.monotonic() - self._begun_s) * 1000)
+        manifest = replace(self._draft, files=files, world_size=world, save_ms=took_ms)
+        commit(self._directory, manifest, self._disk, Patience())
 
     def _tidy(self) -> None:
         """Remove what this failed publication wrote, so that a full disk has room for the next one."""

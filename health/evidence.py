@@ -70,6 +70,14 @@ class Told(NamedTuple):
     at_s: float
 
 
+class Pace(NamedTuple):
+    """What this node's ranks said of their steps, when they say them: ``ranks`` did."""
+
+    ranks: int
+    step: int  # steps that all of them had done
+    first_s: float  # from their start until the last of them had done its first
+
+
 class Fault(NamedTuple):
     """The agent could not do its part (no port, no log directory, …), in words, and the class that fits, if any."""
 
@@ -77,7 +85,7 @@ class Fault(NamedTuple):
     cls: str = ""
 
 
-Fact = RankExit | StartError | Fenced | GuardianDied | AgentDied | Left | Told | Fault
+Fact = RankExit | StartError | Fenced | GuardianDied | AgentDied | Left | Told | Pace | Fault
 
 
 class NodeEvidence(NamedTuple):

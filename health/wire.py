@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import cast
 
 from .errors import BadEvidence
-from .evidence import AgentDied, ErrorFile, Fact, Fault, Fenced, GuardianDied, Left, RankExit, StartError, Told
+from .evidence import AgentDied, ErrorFile, Fact, Fault, Fenced, GuardianDied, Left, Pace, RankExit, StartError, Told
 
 SCHEMA = 1
 MAX_BYTES = 64 << 10
@@ -27,6 +27,7 @@ _KINDS: dict[str, type[Fact]] = {
     "agent": AgentDied,
     "left": Left,
     "told": Told,
+    "pace": Pace,
     "fault": Fault,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
@@ -151,6 +152,8 @@ def _fact(item: Mapping[str, object]) -> Fact:
             return Left(_int(item, "signal"))
         case "told":
             return Told(_float(item, "at_s"))
+        case "pace":
+            return Pace(_int(item, "ranks"), _int(item, "step"), _float(item, "first_s"))
         case "fault":
             return Fault(_text(item, "what"), _text(item, "cls"))
         case other:

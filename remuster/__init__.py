@@ -9,14 +9,15 @@ from __future__ import annotations
 TYPE_CHECKING = False  # typing's own costs 4 ms; checkers know the bare name
 if TYPE_CHECKING:
     from .worker import ResumePoint as ResumePoint
+    from .worker import heartbeat as heartbeat
     from .worker import resume_point as resume_point
 
 __version__ = "0.1.0"
-__all__ = ["ResumePoint", "__version__", "resume_point"]
+__all__ = ["ResumePoint", "__version__", "heartbeat", "resume_point"]
 
 
 def __getattr__(name: str) -> object:
-    if name in ("resume_point", "ResumePoint"):
+    if name in ("resume_point", "ResumePoint", "heartbeat"):
         from . import worker
 
         return getattr(worker, name)

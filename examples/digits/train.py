@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from remuster import checkpoint, resume_point
+from remuster import checkpoint, heartbeat, resume_point
 
 SEED = 20261129
 STATE = "state.pt"
@@ -161,6 +161,7 @@ def main() -> None:
             [rate] = schedule.get_last_lr()
             schedule.step()
             done += 1
+            heartbeat(done)
             line = {"attempt": attempt, "round": round_, "step": done, "ids": ids}
             if rank == 0:
                 line |= {"loss": loss.item().hex(), "grad_norm": norm.item().hex(), "lr": rate.hex()}  # to the last bit

@@ -34,14 +34,23 @@ def record(n: int, **fields: Any) -> dict[str, Any]:
         "resume": None,
         "report": "many words",
         "evidence": [1, 2, 3],
-        "times_ms": {"detect": 1.0, "stop": 2.0, "decide": 3.0, "form": 4.0, "spawn": 5.0, "recovery": None},
+        "times_ms": {
+            "detect": 1.0,
+            "stop": 2.0,
+            "decide": 3.0,
+            "form": 4.0,
+            "spawn": 5.0,
+            "recovery": None,
+            "load": None,
+        },
         **fields,
     }
 
 
 ROUNDS = [
-    record(4, newest_step=150),
-    record(5, newest_step=200, resume={"step": 100}, refunded="node", times_ms={"stop": 2.5, "recovery": 40.0}),
+    record(4, newest_step=150, reached_step=None, times_ms={"stop": 2.0, "load": 4200.0, "save": 31}),
+    record(5, newest_step=200, resume={"step": 100}, refunded="node",
+           times_ms={"stop": 2.5, "recovery": 40.0, "load": 4000.0}),
     record(6, state="done", verdict={"class": "success"}, charged_to=None, newest_step=250, resume={"step": 200},
            times_ms={"form": 4.0, "recovery": 60.5}),
 ]  # fmt: skip
@@ -67,8 +76,8 @@ def test_the_whole_of_it() -> None:
             "refunded": 1,
             "lost_steps": 50,
             "recovery_ms": {"median": 50.25, "longest": 60.5, "sum": 100.5},
-            "save_ms": None,
-            "load_ms": None,
+            "load_ms": {"median": 4100.0, "longest": 4200.0, "sum": 8200.0},
+            "save_ms": {"median": 31.0, "longest": 31.0, "sum": 31.0},
         },
         "written_at": "2026-11-29T20:00:00.000+00:00",
     }
@@ -83,14 +92,15 @@ def test_the_whole_of_it() -> None:
         "refunded": None,
         "resume_step": None,
         "newest_step": 150,
+        "reached_step": None,
         "lost_steps": 50,
         "started_at": "at 4",
         "ended_at": "at 5",
-        "times_ms": {"stop": 2.0, "decide": 3.0, "form": 4.0, "spawn": 5.0},
+        "times_ms": {"stop": 2.0, "decide": None, "form": None, "spawn": None, "load": 4200.0, "save": 31},
         "recovery_ms": 40.0,
     }
     assert (attempts[1]["lost_steps"], attempts[1]["recovery_ms"]) == (0, 60.5)
-    assert attempts[1]["times_ms"] == {"stop": 2.5, "decide": None, "form": None, "spawn": None}
+    assert (attempts[1]["times_ms"]["load"], attempts[1]["times_ms"]["save"]) == (4000.0, None)
     assert (attempts[2]["lost_steps"], attempts[2]["recovery_ms"], attempts[2]["class"]) == (None, None, "success")
     json.dumps(value)
 
@@ -108,6 +118,11 @@ def test_a_start_from_nothing_loses_all_steps() -> None:
     rows = [row(record(4, newest_step=150)), row(record(5))]
     (first, _) = summary(ACCOUNT, rows)["attempts"]  # type: ignore[misc]
     assert first["lost_steps"] == 150  # type: ignore[index]
+
+
+def test_what_ranks_had_done_beyond_their_last_checkpoint_is_lost_too() -> None:
+    rows = [row(record(4, newest_step=100, reached_step=135)), row(record(5, resume={"step": 100}))]
+    assert summary(ACCOUNT, rows)["totals"]["lost_steps"] == 35  # type: ignore[index]
 
 
 def test_other_launches_and_second_records_of_a_round_do_not_count() -> None:

@@ -96,6 +96,7 @@ def test_the_manifest_says_who_published(publish_step: Publish) -> None:
         "dataset_snapshot",
         "files",
         "created_at",
+        "save_ms",
     ]
     assert [manifest[k] for k in ("run_id", "attempt", "round", "incarnation")] == ["run-a", 2, 3, "6f"]
 

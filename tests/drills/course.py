@@ -16,6 +16,7 @@ from drills.job import HERE, LEASE_S, Command, Job
 from drills.lab import Host, Lab
 from drills.sight import boottime, until
 
+STEP_PATIENCE_S = 60.0  # for torch to find itself together again while the network is bad
 AT_ONCE_S = 2.0  # two transactions and three starts, on two busy cores
 REVOKED_S = 1.0  # a dead agent's keeper revokes its lease
 SILENT_S = LEASE_S + 2.0
@@ -182,8 +183,21 @@ def _goes_on(scene: Scene) -> Row:
     first = job.wait_round(2, *scene.hosts)
     job.check_recovery(at, first, fault.within_s / LEASE_S)
     record = job.check_failure(0, "killed_unknown", scene.hosts[2].name, "unknown", *scene.hosts)
-    step = job.wait_steps(2, *scene.hosts)
-    return _row(scene, record["verdict"]["class"], first - at, step - at, record["charged_to"])
+    step = _step_under_fault(scene, at)
+    return _row(scene, record["verdict"]["class"], first - at, step, record["charged_to"])
+
+
+def _step_under_fault(scene: Scene, at: float) -> float | None:
+    """Return how long after ``at`` round 2 trained; None where torch came to it only when the fault was over."""
+    job, end = scene.job, boottime() + STEP_PATIENCE_S
+    until(
+        lambda: boottime() > end or job.steps_of(2, *scene.hosts), "a step, or an end of waiting", 2 * STEP_PATIENCE_S
+    )
+    if (step := job.steps_of(2, *scene.hosts)) is not None:
+        return step - at
+    scene.end_fault()
+    job.wait_steps(2, *scene.hosts)
+    return None
 
 
 def _goes_on_anew(scene: Scene, at: float) -> Row:

@@ -26,6 +26,7 @@ import remuster
 HERE = Path(__file__).parent
 ROOT = Path(remuster.__file__).parent.parent
 COMMAND = Path(sys.executable).with_name("remuster")
+STEPS_PATIENCE_S = 150.0  # torch, on two busy cores
 LEASE_S = 6.0  # the least that a kill bound of 2 s allows
 CONF = "lease_ttl=6,kill_bound=2,last_call_timeout=3"
 FENCED_S = LEASE_S * (1 - 1e-3) - 2.0 - 0.25  # after the last acknowledged renewal was sent
@@ -177,14 +178,19 @@ class Job:
 
     def wait_steps(self, n: int, *hosts: Host, after: float = 0.0) -> float:
         """Wait until each of ``hosts`` has taken a step of round ``n`` after ``after``; return when the last had."""
-        names = {host.name for host in hosts}
+        names = sorted(host.name for host in hosts)
+        until(
+            lambda: self.steps_of(n, *hosts, after=after) is not None,
+            f"steps of round {n} on {names}",
+            STEPS_PATIENCE_S,
+        )
+        return self.steps_of(n, *hosts, after=after) or 0.0
 
-        def seen() -> dict[str, float]:
-            signs = self.steps.last(n) if after else self.steps.first(n)
-            return {name: sign.at for name, sign in signs.items() if name in names and sign.at > after}
-
-        until(lambda: seen().keys() == names, lambda: f"steps of round {n} on {sorted(names)}; seen on {seen()}", 150.0)
-        return max(seen().values())
+    def steps_of(self, n: int, *hosts: Host, after: float = 0.0) -> float | None:
+        """Return when the last of ``hosts`` had taken a step of round ``n`` after ``after``; None before that."""
+        signs = self.steps.last(n) if after else self.steps.first(n)
+        taken = [sign.at for host in hosts if (sign := signs.get(host.name)) is not None and sign.at > after]
+        return max(taken) if len(taken) == len(hosts) else None
 
     def wait_trained_round(self, n: int, at_least: int) -> int:
         """Wait until a round later than ``n`` takes steps on that many nodes; return it."""
@@ -231,7 +237,11 @@ class Job:
 
     def wait_joined_again(self, host: Host) -> None:
         """Wait until an agent on ``host`` has a lease again; its first one has gone."""
-        until(lambda: host.name in self.etcd.keys(self._prefix + "nodes/"), f"{host.name} has joined again")
+        until(lambda: host.name in self.joined(), f"{host.name} has joined again")
+
+    def joined(self) -> set[str]:
+        """Return the nodes that have a lease."""
+        return set(self.etcd.keys(self._prefix + "nodes/"))
 
     def leader(self) -> Host:
         """Return the host whose agent leads."""

@@ -1,0 +1,63 @@
+"""The memory into which one round's ranks on this node say their steps; ``remuster.heartbeat`` is the other side.
+
+It has no name in any file system: ranks find it below this agent in /proc, and it ends with those that hold it. Each
+round has its own, so that whoever is left over from an earlier one says nothing into this one. Used by ``crew.py``.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from typing import NamedTuple
+
+from ..health.evidence import Pace
+from ..worker.beat import COUNT, FIRST, LAST, SLOT_BYTES, STEP, page_name
+
+
+class Beat(NamedTuple):
+    """What one rank last said, in seconds of CLOCK_BOOTTIME."""
+
+    step: int
+    first_s: float
+    last_s: float
+
+
+class Beats:
+    """A page with a slot for each rank. OSError when there is no memory or no descriptor for it."""
+
+    def __init__(self, round: int, slots: int) -> None:
+        self._fd = os.memfd_create(page_name(str(round)))
+        try:
+            os.ftruncate(self._fd, slots * SLOT_BYTES)
+            page = memoryview(mmap.mmap(self._fd, slots * SLOT_BYTES))
+        except BaseException:
+            os.close(self._fd)
+            raise
+        self._slots = slots
+        self._integers = page.cast("q")
+        self._floats = page.cast("d")
+
+    def address(self, local_rank: int) -> str:
+        """Return what that rank finds its slot by."""
+        return f"/proc/{os.getpid()}/fd/{self._fd}:{local_rank}"
+
+    def read(self) -> dict[int, Beat]:
+        """Return what each rank that has said anything said last, by local rank."""
+        words = SLOT_BYTES // 8
+        integers, floats = self._integers, self._floats
+        return {
+            local: Beat(integers[at + STEP], floats[at + FIRST], floats[at + LAST])
+            for local, at in enumerate(range(0, self._slots * words, words))
+            if integers[at + COUNT]
+        }
+
+    def pace(self, started_s: float) -> Pace | None:
+        """Return how far this node's ranks were together, when they had been started at ``started_s``."""
+        beats = self.read().values()
+        if not beats:
+            return None
+        first_s = max(beat.first_s for beat in beats) - started_s
+        return Pace(len(beats), min(beat.step for beat in beats), round(first_s, 6))
+
+    def close(self) -> None:
+        os.close(self._fd)
