@@ -145,12 +145,13 @@ the lease is {LEASE_S:.0f} s here instead of 15. One fault strikes; `make drills
   namespace, no mount."""
 
 _READING = f"""\
-*New ranks*: from the fault, or from its end where nobody can go on before, to the first line of the last new rank. The
-bound is in brackets: {LEASE_S:.0f} s of lease + 2 s where a host falls silent, {ELECTION_S:.0f} s more where
-etcd must elect as well, and one renewal ({RENEWAL_S:.1f} s) more where it is deaf but not dumb. *First all-reduce* is
-the same to the first training step of the last rank: its import of torch (two cores for all hosts) and the process
-group are the difference. Where the round goes on, the figure is how long after the end of the fault all ranks had
-taken their next step. *Charge* is what the fault cost of the budget.
+*New ranks*: from the fault, or from its end where nobody can go on before, to the first line of the last new rank.
+The bound is in brackets: {LEASE_S:.0f} s of lease + 2 s where a host falls silent, {ELECTION_S:.0f} s more where etcd
+must elect as well, and one renewal ({RENEWAL_S:.1f} s) more where it is deaf but not dumb. *First all-reduce* is the
+same to the first training step of the last rank: its import of torch (two cores for all hosts) and the process group
+are the difference; it is empty where torch came to it only once the fault was over. Where the round goes on, the
+figure is how long after the end of the fault all ranks had taken their next step. *Charge* is what the fault cost of
+the budget.
 
 torchrun ran beside it in the same lab, with the same script and faults: `torchrun --nnodes 2:3 --max-restarts 3
 --rdzv-backend c10d`, its store on h1 where its leader is, default settings. "No reaction" means that after the time
