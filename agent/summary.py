@@ -106,10 +106,11 @@ def _times(attempts: list[dict[str, object]], name: str) -> list[float]:
 
 def _lost(one: Row, resumed: object) -> int | None:
     """Return how far the next attempt began behind what was done: by the ranks' word, else by what was published."""
-    done = [step for name in ("reached_step", "newest_step") if isinstance(step := one.get(name), int)]
-    if not done:
+    reached, newest = one.get("reached_step"), one.get("newest_step")
+    done = reached if isinstance(reached, int) else newest
+    if not isinstance(done, int):
         return None
-    return max(0, max(done) - (resumed if isinstance(resumed, int) else 0))
+    return max(0, done - (resumed if isinstance(resumed, int) else 0))
 
 
 def _spread(ms: list[float]) -> dict[str, float | None]:
