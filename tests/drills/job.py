@@ -240,8 +240,8 @@ class Job:
         until(lambda: host.name in self.joined(), f"{host.name} has joined again")
 
     def joined(self) -> set[str]:
-        """Return the nodes that have a lease."""
-        return set(self.etcd.keys(self._prefix + "nodes/"))
+        """Return the hosts on which an agent has a lease; one that came before the last was quite gone is HOST#2."""
+        return {node.partition("#")[0] for node in self.etcd.keys(self._prefix + "nodes/")}
 
     def leader(self) -> Host:
         """Return the host whose agent leads."""
