@@ -131,7 +131,8 @@ class _Host:
 
     async def _on_node(self, run_dir: Path, settings: Settings, met: Met, lock: tuple[str, int]) -> int:
         spec, node, address = self._spec, settings.node, settings.record.address
-        log = Notes(lambda text: self._console().say(text), run_dir, self._records, os.environ.get("LOGLEVEL", ""))
+        level = os.environ.get("LOGLEVEL", "")
+        log = Notes(lambda text: self._console().say(text), run_dir, self._records, level, spec.output.events)
         if not spec.new_run:  # nobody has used an id that was made just now
             strays = sweep_strays(spec.run_id, node, self._seat.keeper)
             if strays.killed:
