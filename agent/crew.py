@@ -133,11 +133,14 @@ class Crew:
         """End ranks and guardian; return the pids that would not die. The console then has all files to drain."""
         survivors = await self.link.stop()
         self._show()
+        return survivors
+
+    async def copied(self) -> None:
+        """Wait until the copies of lines are whole, or their file system stands still. Call it after ``stop``."""
         if self._copied is not None:
             await self._copied
         if self._copying is not None:
             await self._copying.finish()
-        return survivors
 
     def foresee(self, job: Job) -> None:
         """Make the directories of a round that was closed while its master port is found: a node that ran, runs on."""

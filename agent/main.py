@@ -198,6 +198,7 @@ class _Host:
             await agent.release(end.revoke and not survivors)
             self._seat.page.set_lease(0)
             await self._console().drain()
+            await agent.crew.copied()
             await self._keep_last(agent, chronicle, log)
         finally:
             warm.cancel()

@@ -33,8 +33,7 @@ class Sieve:
         """Take what ``key`` wrote and return the lines that match."""
         part = self._parts[key]
         part.held += data
-        last = len(part.held) - 1  # a carriage return there may be half of a line end
-        found = self._take(part, max(part.held.rfind(b"\n"), part.held.rfind(b"\r", 0, last)) + 1)
+        found = self._take(part, max(part.held.rfind(b"\n"), part.held.rfind(b"\r")) + 1)
         if len(part.held) < HELD_MAX:
             return found
         rest = bytes(part.held[len(part.held) - self._overlap :])

@@ -28,11 +28,18 @@ PIECES = st.lists(st.text("ab\r\n", max_size=6).map(str.encode), max_size=12)
 
 @given(PIECES)
 def test_how_it_is_cut_makes_no_difference(pieces: list[bytes]) -> None:
-    """Red when a carriage return at the end of a piece ends the line at once (``feed``)."""
     text = b"".join(pieces)
     assert sieved((b"aa", b"b"), *pieces) == sieved((b"aa", b"b"), text)
     lines = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
     assert sieved((b"aa", b"b"), text) == b"".join(b"[k]:%b\n" % x for x in lines if b"aa" in x or b"b" in x)
+
+
+def test_a_drawing_of_a_bar_comes_out_when_it_is_whole() -> None:
+    """Red when only a line feed ends a line (``feed``): a bar without one would be cut into pieces of ``HELD_MAX``."""
+    sieve = Sieve((b"%",))
+    sieve.add("k", b"")
+    assert sieve.feed("k", b"10 %\r20 ") == b"10 %\n"
+    assert sieve.feed("k", b"%\r\n") == b"20 %\n"
 
 
 def test_ranks_are_kept_apart() -> None:
