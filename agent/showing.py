@@ -4,8 +4,7 @@ torchrun's rule, over files that have everything in any case: a stream that is t
 line, one that is only redirected is not shown, any other is shown as it is; where ranks are chosen, of those alone.
 """
 
-from __future__ import annotations
-
+# Annotations are evaluated here: a named tuple is made sooner from types than from their names.
 from typing import NamedTuple
 
 from .spec import JobSpec

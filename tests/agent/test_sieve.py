@@ -63,10 +63,10 @@ def test_a_line_without_end_fills_no_memory_and_is_still_looked_at() -> None:
     held = 0
     for _ in range(3 * HELD_MAX // len(block)):
         found += sieve.feed("k", block)
-        held = max(held, len(sieve._parts["k"].held))  # noqa: SLF001
+        held = max(held, len(sieve._parts["k"].held))
     assert found == b""
     assert held <= HELD_MAX + len(block)
-    fill = HELD_MAX - len(sieve._parts["k"].held) - 3  # noqa: SLF001 - three letters before the cut, three after
+    fill = HELD_MAX - len(sieve._parts["k"].held) - 3
     found = sieve.feed("k", b"." * fill + b"nee") + sieve.feed("k", b"dle\n")
     assert b"needle" in found
     assert len(found) <= HELD_MAX + len(block)

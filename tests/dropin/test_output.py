@@ -1,4 +1,4 @@
-"""What torchrun shows of its workers' output, and which files it keeps, for the same command lines: ours has the same."""
+"""What torchrun shows of its workers' output, and which files it keeps: ours does, for the same command lines."""
 
 from __future__ import annotations
 

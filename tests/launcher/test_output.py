@@ -1,4 +1,4 @@
-"""What of the ranks' output goes where, as the command line says it: torchrun's values, and refusals in one sentence."""
+"""What of the ranks' output goes where, as the command line says it: torchrun's values, and refusals."""
 
 from __future__ import annotations
 
