@@ -31,7 +31,9 @@ from .spec import JobSpec
 from .worker_env import RankPlace, rank_argv, rank_env
 
 if TYPE_CHECKING:
+    from .duplicates import Duplicates
     from .output import Console
+    from .showing import View
 
 COLLECT_S = 3.0  # for last lines and error files; then the facts go without them
 TAIL_BYTES = 64 * 1024
@@ -67,9 +69,11 @@ class Crew:
         self._ended: dict[int, int] = {}  # wall clock, for people
         self._beats: Beats | None = None  # of the round that was handed over last
         self._started_s = 0.0  # when its ranks were started
-        self._unshown: list[Path] = []  # the present round's, until the console follows them
+        self._unshown: Callable[[], list[View]] | None = None  # the present round's, until the console follows them
         self._shown = False
         self._draining: asyncio.Task[bool] | None = None
+        self._copying: Duplicates | None = None
+        self._copied: asyncio.Task[None] | None = None  # of the round before
         self.link = GuardianLink(seat, self._heard, answer_s=spec.kill_bound_s)
         self._told_omp = False
         self._held = ""
@@ -97,7 +101,7 @@ class Crew:
         except OrderTooLarge as error:
             self._post(words.Refused(boottime(), n, str(error)))
             return
-        self._unshown = made
+        self._unshown = lambda: _views(self._spec, action, made)
         if self._shown:
             asyncio.get_running_loop().call_later(LATER_S, self._show)
         else:
@@ -115,23 +119,42 @@ class Crew:
 
     def _show(self) -> None:
         """Let go of the files of the round before, whose ranks are dead, and follow those of this one; once a round."""
-        directories, self._unshown = self._unshown, []
-        if not directories:
+        unshown, self._unshown = self._unshown, None
+        if unshown is None:
             return
-        from .output import STDERR, STDOUT, Source
+        from .output import Source
 
         console = self._console()
         if self._shown:
             self._draining = asyncio.ensure_future(console.drain())
         self._shown = True
-        streams = (("stdout.log", STDOUT), ("stderr.log", STDERR))
-        console.follow(Source(str(path / name), stream) for path in directories for name, stream in streams)
+        views = unshown()
+        console.follow(Source(view.path, view.stream, view.label) for view in views if view.shown)
+        if self._spec.output.stdout_filters or self._spec.output.stderr_filters:
+            self._copy([view for view in views if view.tee])
+
+    def _copy(self, views: list[View]) -> None:
+        """Copy the lines of these that were asked for; those of the round before are copied to their end."""
+        from .duplicates import Duplicates
+
+        if self._copying is not None:
+            self._copied = asyncio.ensure_future(self._copying.finish())
+        attempt = self._directories[0].parent
+        self._copying = Duplicates(attempt, self._spec.output, lambda text: self._console().say(text))
+        self._copying.follow(views)
 
     async def stop(self) -> tuple[int, ...]:
         """End ranks and guardian; return the pids that would not die. The console then has all files to drain."""
         survivors = await self.link.stop()
         self._show()
         return survivors
+
+    async def copied(self) -> None:
+        """Wait until the copies of lines are whole, or their file system stands still. Call it after ``stop``."""
+        if self._copied is not None:
+            await self._copied
+        if self._copying is not None:
+            await self._copying.finish()
 
     def foresee(self, job: Job) -> None:
         """Make the directories of a round that was closed while its master port is found: a node that ran, runs on."""
@@ -247,6 +270,15 @@ class Crew:
     def _left_over(self, n: Round, survivors: tuple[int, ...], at: float) -> None:
         if survivors:
             self._post(words.NothingLeft(at, n, survivors))
+
+
+def _views(spec: JobSpec, action: words.Start, directories: list[Path]) -> list[View]:
+    from .showing import views
+
+    found: list[View] = []
+    for local, path in enumerate(directories):
+        found += views(spec, RankPlace(action.job, action.roster, action.place, local), str(path))
+    return found
 
 
 def _last_lines(path: Path) -> tuple[str, ...]:

@@ -13,10 +13,10 @@ import queue
 import select
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
-from .console import Lane
 from .inotify import OVERFLOW, OneShot
 
 TICK_S = 0.02  # while data flows: a reader may well look 50 times a second
@@ -68,6 +68,37 @@ class Stop:
 Request = Follow | Drain | GiveUp | Stop
 
 
+class Outlet(Protocol):
+    """Where the output of files goes, by key: a console's lane, or a copy in another file. Called by the thread."""
+
+    def add(self, key: str, label: bytes, /) -> None:
+        """Expect output of ``key``, with ``label`` in front of its lines."""
+
+    def feed(self, key: str, data: bytes, /) -> bool:
+        """Take what ``key`` wrote; True when ``silent`` would bring out more."""
+        ...
+
+    def silent(self, key: str, /) -> None:
+        """Bring out the part of a line that ``key`` left."""
+
+    def end(self, key: str, /) -> None:
+        """Bring out all that is left of ``key``."""
+
+    def say(self, data: bytes, /) -> None:
+        """Tell the agent's own words."""
+
+    def skip(self, count: int, /) -> None:
+        """Tell that ``count`` bytes are left out."""
+
+    def has_room(self, limit: int = ..., /) -> bool:
+        """May more be fed, do fewer than ``limit`` bytes wait?"""
+        ...
+
+    def stall_over(self) -> bool:
+        """Has a long stand-still ended?"""
+        ...
+
+
 class Bell:
     """Wakes the follower, from any thread; an eventfd that is never written to once it is closed."""
 
@@ -94,7 +125,7 @@ class Bell:
 class _File:
     path: str
     fd: int
-    lane: Lane
+    lane: Outlet
     watchable: bool
     watch: int | None = None
     awake: bool = True  # data may be there
@@ -118,7 +149,7 @@ class _File:
 class Follower:
     """The thread. Its state is its own; ``moved``, the bytes read so far, may be looked at by others."""
 
-    def __init__(self, bell: Bell, lanes: dict[int, Lane], watching: Callable[[], OneShot]) -> None:
+    def __init__(self, bell: Bell, lanes: Mapping[int, Outlet], watching: Callable[[], OneShot]) -> None:
         self.moved = 0
         self.requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
         self._bell = bell
@@ -242,7 +273,7 @@ class Follower:
                 file.watchable = False
         return file.watchable
 
-    def _skip_missed(self, lane: Lane) -> None:
+    def _skip_missed(self, lane: Outlet) -> None:
         """Its reader had stopped and goes on: leave out what it missed, but for the last of it."""
         skipped = 0
         for file in self._files:
@@ -281,6 +312,14 @@ class Follower:
             if file.watch is not None and self._notify is not None:
                 self._notify.disarm(file.watch)
             os.close(file.fd)
+
+
+async def settled(drain: Drain, moved: Callable[[], int], stall_s: float) -> bool:
+    """Wait for a drain while anything moves, at most ``stall_s`` longer; tell whether it is done."""
+    seen = -1
+    while not drain.done.done() and seen != (seen := moved()):
+        await asyncio.wait({drain.done}, timeout=stall_s)
+    return drain.done.done()
 
 
 def _trouble(path: str, error: OSError) -> bytes:

@@ -131,7 +131,8 @@ class _Host:
 
     async def _on_node(self, run_dir: Path, settings: Settings, met: Met, lock: tuple[str, int]) -> int:
         spec, node, address = self._spec, settings.node, settings.record.address
-        log = Notes(lambda text: self._console().say(text), run_dir, self._records, os.environ.get("LOGLEVEL", ""))
+        level = os.environ.get("LOGLEVEL", "")
+        log = Notes(lambda text: self._console().say(text), run_dir, self._records, level, spec.output.events)
         if not spec.new_run:  # nobody has used an id that was made just now
             strays = sweep_strays(spec.run_id, node, self._seat.keeper)
             if strays.killed:
@@ -197,6 +198,7 @@ class _Host:
             await agent.release(end.revoke and not survivors)
             self._seat.page.set_lease(0)
             await self._console().drain()
+            await agent.crew.copied()
             await self._keep_last(agent, chronicle, log)
         finally:
             warm.cancel()

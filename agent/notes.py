@@ -23,13 +23,19 @@ LATER_S = 0.05  # a restart of one node takes less; whatever nobody waits for co
 
 
 class Notes:
-    """Lines for people (``say``) and for machines (events.jsonl in the run directory). For the loop's own thread."""
+    """Lines for people (``say``) and for machines (events.jsonl in the run directory; with ``events`` also shown).
 
-    def __init__(self, say: Callable[[str], None], run_dir: Path, files: FileThread, level: str) -> None:
+    For the loop's own thread.
+    """
+
+    def __init__(
+        self, say: Callable[[str], None], run_dir: Path, files: FileThread, level: str, events: bool = False
+    ) -> None:
         self._say = say
         self._path = run_dir / "events.jsonl"
         self._files = files
         self._level = level
+        self._events = events
         self._kept: list[tuple[str, dict[str, object]]] = []
         self._loop = asyncio.get_running_loop()
         self._logger: Logger | None = None
@@ -40,12 +46,20 @@ class Notes:
             self._loop.call_later(LATER_S, self.write)
         self._kept.append((event, {**fields, "at": time.time()}))
 
+    def _both(self, keep: Callable[[bytes], object]) -> Callable[[bytes], object]:
+        def tell(line: bytes) -> None:
+            keep(line)
+            self._say(line.decode())
+
+        return tell
+
     def write(self) -> None:
         """Write what was kept; the first time structlog is loaded for it."""
         if self._logger is None:
             from .logs import EventFile, configure
 
-            self._logger = configure(self._say, EventFile(self._path, self._files).keep, self._level)
+            file = EventFile(self._path, self._files)
+            self._logger = configure(self._say, self._both(file.keep) if self._events else file.keep, self._level)
         kept, self._kept = self._kept, []
         for event, fields in kept:
             self._logger.info(event, **fields)

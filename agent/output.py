@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Coroutine, Iterable
 
 from .console import STALL_S, Lane
-from .follow import STDERR, STDOUT, Bell, Drain, Follow, Follower, GiveUp, Request, Source, Stop
+from .follow import STDERR, STDOUT, Bell, Drain, Follow, Follower, GiveUp, Request, Source, Stop, settled
 from .inotify import OneShot
 
 __all__ = ["STDERR", "STDOUT", "Console", "Source"]
@@ -60,10 +60,7 @@ class Console:
         return self._drained(drain)
 
     async def _drained(self, drain: Drain) -> bool:
-        seen = -1
-        while not drain.done.done() and seen != (seen := self._moved()):
-            await asyncio.wait({drain.done}, timeout=self._stall_s)
-        if not drain.done.done():
+        if not await settled(drain, self._moved, self._stall_s):
             self._ask(GiveUp(drain))
             await asyncio.wait({drain.done}, timeout=self._stall_s)  # in vain when the thread hangs on a file
         return drain.done.done() and drain.done.result()

@@ -52,6 +52,29 @@ class Embedded(NamedTuple):
     here: bool | None = None  # is_host in --rdzv-conf; None: decided by this machine's addresses
 
 
+class Streams(NamedTuple):
+    """A choice of ranks' streams: torchrun's 0 none, 1 stdout, 2 stderr, 3 both, for all ranks or by local rank."""
+
+    every: int = 0
+    by_rank: tuple[tuple[int, int], ...] = ()
+
+    def has(self, local_rank: int, stream: int) -> bool:
+        """Tell whether the stream, 1 or 2, of that rank is chosen."""
+        return bool(dict(self.by_rank).get(local_rank, self.every) & stream)
+
+
+class Output(NamedTuple):
+    """What becomes of the ranks' output besides their files, which have all of it."""
+
+    redirects: Streams = Streams()  # not shown
+    tee: Streams = Streams()  # shown with a prefix
+    only: tuple[int, ...] = ()  # local ranks that are shown; empty: all
+    prefix: str = ""  # a template of torchrun's; empty: the usual one
+    stdout_filters: tuple[str, ...] = ()  # lines of tee'd ranks that hold one of these are copied
+    stderr_filters: tuple[str, ...] = ()
+    events: bool = False  # the agent's events are shown, too, as lines of JSON
+
+
 class SpecError(ValueError):
     """A job that contradicts itself: what is wrong, then after a semicolon what to do."""
 
@@ -100,6 +123,7 @@ class JobSpec:
     retry_budget: tuple[Bound, ...] = ()
     on_event: tuple[str, ...] = field(default=(), repr=False)  # a command, or a URL alone, which may hold a token
 
+    output: Output = Output()
     log_dir: Path | None = None  # None: a new one of this user's
     checkpoint_dir: Path | None = None
     resume_hook: str | None = None

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from .errors import UsageError
-from .flags import BY_NAME, BY_SHORT, LATER, LATER_SHORT, Flag, refuse_later
+from .flags import BY_NAME, BY_SHORT, LATER, Flag, refuse_later
 
 
 class Split(NamedTuple):
@@ -67,13 +67,10 @@ def _resolve(token: str) -> tuple[Flag, str, str | None]:
 
 def _resolve_short(token: str) -> tuple[Flag, str, str | None]:
     letter, rest = token[1], token[2:]
-    if letter in LATER_SHORT:
-        name = LATER_SHORT[letter]
-        raise UsageError(refuse_later(name, f"-{letter} (--{name})"))
     flag = BY_SHORT.get(letter)
-    if flag is None or rest:
+    if flag is None or (rest and not flag.metavar):
         raise UsageError(f"no such option {token!r}; see remuster --help, and put the script's own options after it")
-    return flag, f"-{letter}", None
+    return flag, f"-{letter}", rest.removeprefix("=") if rest else None
 
 
 def _full_name(typed: str) -> str:
@@ -107,4 +104,4 @@ def _is_flag(token: str) -> bool:
     name = token.partition("=")[0]
     if name.startswith("--"):
         return name[2:].replace("_", "-") in {*BY_NAME, *LATER}
-    return len(name) == 2 and name[0] == "-" and (name[1] in BY_SHORT or name[1] in LATER_SHORT)
+    return len(name) == 2 and name[0] == "-" and name[1] in BY_SHORT

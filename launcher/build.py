@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..agent.spec import JobSpec, SpecError, StoreAccess
+from ..agent.spec import JobSpec, Output, SpecError, StoreAccess
 from ..rendezvous.admission import Admit
 from ..rendezvous.membership import Order
 from ..rendezvous.records import StoreLoss
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 ParseBudget = Callable[[str], "tuple[Bound, ...]"]  # raises ValueError with a sentence
 LONGEST_LEASE_S = 86400  # a day; etcd refuses some numbers beyond, and nobody waits so long for a lost node
+OUTPUT = (
+    *("redirects", "tee", "local-ranks-filter", "duplicate-stdout-filters", "duplicate-stderr-filters"),
+    *("logs-specs", "event-log-handler"),
+)
 START_METHODS = ("spawn", "fork", "forkserver")  # torchrun's, of Python's multiprocessing
 
 
@@ -94,6 +98,7 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
             retry_budget=() if budget is None else _budget(given.origin("retry-budget"), budget, parse_budget),
             resume_hook=_hook(given),
             on_event=_on_event(given),
+            output=_output(given, env, notes),
         )
     except SpecError as error:
         raise UsageError(str(error)) from None
@@ -217,6 +222,14 @@ def _budget(origin: str, text: str, parse: ParseBudget) -> tuple[Bound, ...]:
 def _on_event(given: Given) -> tuple[str, ...]:
     text = given.text("on-event")
     return () if text is None else files.listener(given.origin("on-event"), text)
+
+
+def _output(given: Given, env: Environment, notes: list[str]) -> Output:
+    if not env.line_prefix and all(given.text(name) is None for name in OUTPUT):
+        return Output()
+    from . import output  # most starts say nothing about it
+
+    return output.choose(given, env.line_prefix, notes)
 
 
 def _run_id(given: Given, env: Environment, where: meeting.Meeting, notes: list[str]) -> str:

@@ -25,6 +25,7 @@ class Environment(NamedTuple):
     active_python: str = ""  # root of the activated virtual or conda environment
     cuda_visible_devices: str | None = None  # set but empty means: no GPU
     etcd_endpoint: str = ""  # REMUSTER_ENDPOINT: an etcd service for jobs that name none
+    line_prefix: str = ""  # TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE: what stands before the lines of tee'd ranks
     config_home: str = ""  # the folder of this user's configuration files
 
     @property
@@ -52,6 +53,7 @@ def read(environ: Mapping[str, str]) -> Environment:
         active_python=environ.get("VIRTUAL_ENV", "") or environ.get("CONDA_PREFIX", ""),
         cuda_visible_devices=environ.get("CUDA_VISIBLE_DEVICES"),
         etcd_endpoint=environ.get("REMUSTER_ENDPOINT", ""),
+        line_prefix=environ.get("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", ""),
         config_home=_config_home(environ),
     )
 

@@ -18,6 +18,7 @@ class Group(Enum):
     RETRY = "Failures and retries"
     RESUME = "Checkpoints"
     SCRIPT = "The script"
+    OUTPUT = "Output"
     OTHER = "Other"
 
 
@@ -194,7 +195,54 @@ FLAGS: tuple[Flag, ...] = (
     ),
     Flag("module", Group.SCRIPT, "SCRIPT is a module's name, as with python -m.", short="m"),
     Flag("no-python", Group.SCRIPT, "SCRIPT is a program of its own, not run by Python."),
-    Flag("log-dir", Group.SCRIPT, "Where ranks' output and the run's records go. Default: a new one.", metavar="DIR"),
+    Flag("log-dir", Group.OUTPUT, "Where ranks' output and the run's records go. Default: a new one.", metavar="DIR"),
+    Flag(
+        "redirects",
+        Group.OUTPUT,
+        "Which streams of the ranks are not shown: 0 none, 1 stdout, 2 stderr, 3 both, of all ranks of this node or by "
+        "local rank, as in 0:3,1:1. Their files have everything in any case. Default 0.",
+        metavar="N|RANK:N,...",
+        short="r",
+    ),
+    Flag(
+        "tee",
+        Group.OUTPUT,
+        "Which streams are shown with a prefix on each line, written in the same way; stronger than -r. Default 0.",
+        metavar="N|RANK:N,...",
+        short="t",
+    ),
+    Flag(
+        "local-ranks-filter",
+        Group.OUTPUT,
+        "Show only these local ranks. Default: all.",
+        metavar="RANK,...",
+    ),
+    Flag(
+        "duplicate-stdout-filters",
+        Group.OUTPUT,
+        "Copy those lines of tee'd stdouts that hold one of these texts into attempt_N/filtered_stdout.log; ,, is a "
+        "comma.",
+        metavar="TEXT,...",
+    ),
+    Flag(
+        "duplicate-stderr-filters",
+        Group.OUTPUT,
+        "The same of tee'd stderrs, into filtered_stderr.log.",
+        metavar="TEXT,...",
+    ),
+    Flag(
+        "logs-specs",
+        Group.OUTPUT,
+        "Only default: where files lie is not up to a class of torch's, which remuster does not load.",
+        metavar="default",
+    ),
+    Flag(
+        "event-log-handler",
+        Group.OUTPUT,
+        "console: the run's events also on stderr, one JSON object a line. null and dynamic_rendezvous: only in the "
+        "run's records. Default null.",
+        metavar="null|console|dynamic_rendezvous",
+    ),
     Flag("monitor-interval", Group.OTHER, "Accepted, without effect: remuster waits on events.", metavar="SECONDS"),
     Flag(
         "start-method",
@@ -208,24 +256,14 @@ FLAGS: tuple[Flag, ...] = (
 
 SHOWN_ONLY = ("version", "help")  # switches that have no PET_ variable
 
-_FILES = "every rank's output is kept whole in its own file under --log-dir"
-
 LATER: dict[str, str] = {
-    "event-log-handler": "leave it out: events stand in the run's records under --log-dir",
     "run-path": "leave it out: the script is then run as a command",
-    "redirects": f"leave it out: {_FILES}",
-    "tee": f"leave it out: {_FILES}, and shown too",
-    "local-ranks-filter": f"leave it out: {_FILES}",
-    "duplicate-stdout-filters": f"leave it out and search the files: {_FILES}",
-    "duplicate-stderr-filters": f"leave it out and search the files: {_FILES}",
-    "logs-specs": f"leave it out: {_FILES}",
     "numa-binding": "leave it out, and start the script through numactl with --no-python",
     "signals-to-handle": "leave it out: SIGTERM, SIGINT, SIGHUP and SIGQUIT stop the job",
     "shutdown-timeout": "leave it out: ranks get 30 s between SIGTERM and SIGKILL",
     "virtual-local-rank": "leave it out, and let the script read LOCAL_RANK",
 }
 
-LATER_SHORT: dict[str, str] = {"r": "redirects", "t": "tee"}
 LATER_SWITCHES = ("run-path", "virtual-local-rank")  # PET_RUN_PATH=0 asks for nothing
 
 BY_NAME: dict[str, Flag] = {flag.name: flag for flag in FLAGS}

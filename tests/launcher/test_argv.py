@@ -37,6 +37,10 @@ S = "train.py"
         (["--role", ""], ["--role="]),
         (["--role="], ["--role="]),
         (["--rdzv-conf='a=1,b=2'"], ["--rdzv-conf='a=1,b=2'"]),
+        (["-r", "3"], ["--redirects=3"]),
+        (["-r3", "-t=0:1"], ["--redirects=3", "--tee=0:1"]),
+        (["-t0:3,1:1"], ["--tee=0:3,1:1"]),
+        (["--redirect=3", "--te", "1"], ["--redirects=3", "--tee=1"]),
         (["--rdzv-conf", "a=1,b=2"], ["--rdzv-conf=a=1,b=2"]),
         (["--nnodes", "1", "--nnodes", "2"], ["--nnodes=1", "--nnodes=2"]),
     ],
@@ -104,9 +108,8 @@ def test_no_script() -> None:
         (["--log-dir", "--", S], "--log-dir needs a value"),
         (["-x", S], "no such option '-x'"),
         (["-mfoo"], "no such option '-mfoo'"),
-        (["-r", "3", S], "-r (--redirects) is torchrun's and not in remuster yet"),
-        (["-t3", S], "-t (--tee) is torchrun's and not in remuster yet"),
-        (["--redirect=3", S], "--redirects is torchrun's and not in remuster yet"),
+        (["-r"], "-r needs a value; write -r N|RANK:N,..."),
+        (["-t", "-m", S], "-t needs a value"),
     ],
 )
 def test_refused(typed: list[str], says: str | None) -> None:

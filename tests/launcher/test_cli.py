@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from launcher_lines import Command
 
-from remuster.agent.spec import Backend, JobSpec, SpecError, StoreAccess
+from remuster.agent.spec import Backend, JobSpec, Output, SpecError, StoreAccess, Streams
 from remuster.launcher.flags import FLAGS, LATER
 from remuster.rendezvous.admission import Admit
 from remuster.rendezvous.membership import Order
@@ -97,6 +97,13 @@ SAMPLES = {
         ["hardware=1"],
         ["node=2/1h"],
     ),
+    "redirects": ("1", "10:3", lambda s: s.output.redirects, Streams(1), Streams(0, ((10, 3),))),
+    "tee": ("0:3,1:1", "3", lambda s: s.output.tee, Streams(0, ((0, 3), (1, 1))), Streams(3)),
+    "local-ranks-filter": ("0", "10,2", lambda s: s.output.only, (0,), (2, 10)),
+    "duplicate-stdout-filters": ("a,b", "a,,b", lambda s: s.output.stdout_filters, ("a", "b"), ("a,b",)),
+    "duplicate-stderr-filters": ("a", "é", lambda s: s.output.stderr_filters, ("a",), ("é",)),
+    "logs-specs": ("default", "default", lambda s: s.output, Output(), Output()),
+    "event-log-handler": ("console", "null", lambda s: s.output.events, True, False),
     "on-event": ("true --x", "http://h/x", lambda s: s.on_event[1:] or s.on_event, ("--x",), ("http://h/x",)),
 }
 OF_STATIC = ("node-rank", "master-addr", "master-port", "etcd-binary")

@@ -44,7 +44,7 @@ def test_help_is_for_people(tmp_path: Path) -> None:
         (("absent.py", "--help"), b"remuster: no script 'absent.py' in "),
         ((b"caf\xe9.py",), b"remuster: no script 'caf\\udce9.py' in "),
         (("--nodes", "2", "t.py"), b"remuster: no such option '--nodes'; did you mean --nnodes"),
-        (("--redirect=3", "t.py"), b"remuster: --redirects is torchrun's and not in remuster yet; "),
+        (("--redirect=4", "/dev/null"), b"remuster: --redirects is '4'; give 0 (none), 1 (stdout), "),
     ],
 )
 def test_a_refusal_is_one_line_and_exit_2(args: tuple[str | bytes, ...], says: bytes, tmp_path: Path) -> None:
