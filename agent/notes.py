@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .logs import Logger
 
 
+DEBUG, INFO = 10, 20  # logging's, which is not loaded for them
 LATER_S = 0.05  # a restart of one node takes less; whatever nobody waits for comes after it
 
 
@@ -30,15 +31,22 @@ class Notes:
         self._path = run_dir / "events.jsonl"
         self._files = files
         self._level = level
-        self._kept: list[tuple[str, dict[str, object]]] = []
+        self._kept: list[tuple[int, str, dict[str, object]]] = []
         self._loop = asyncio.get_running_loop()
         self._logger: Logger | None = None
 
     def line(self, event: str, **fields: object) -> None:
         """Note an event with its fields; it is written within ``LATER_S``, or by ``write``."""
+        self._keep(INFO, event, fields)
+
+    def detail(self, event: str, **fields: object) -> None:
+        """Note what only somebody who looks for it wants to read (LOGLEVEL=DEBUG)."""
+        self._keep(DEBUG, event, fields)
+
+    def _keep(self, level: int, event: str, fields: dict[str, object]) -> None:
         if self._logger is not None and not self._kept:
             self._loop.call_later(LATER_S, self.write)
-        self._kept.append((event, {**fields, "at": time.time()}))
+        self._kept.append((level, event, {**fields, "at": time.time()}))
 
     def write(self) -> None:
         """Write what was kept; the first time structlog is loaded for it."""
@@ -47,5 +55,5 @@ class Notes:
 
             self._logger = configure(self._say, EventFile(self._path, self._files).keep, self._level)
         kept, self._kept = self._kept, []
-        for event, fields in kept:
-            self._logger.info(event, **fields)
+        for level, event, fields in kept:
+            self._logger.log(level, event, **fields)
