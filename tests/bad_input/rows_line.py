@@ -124,7 +124,7 @@ ROWS = (
     _usage("pet-node-rank", "t.py", "PET_NODE_RANK", "'x'", PET_NODE_RANK="x", PET_NNODES="2"),
     _usage("pet-conf", "t.py", "PET_RDZV_CONF holds 'x'", "KEY=VALUE", PET_RDZV_CONF="x"),
     _usage("slurm-job-id", "t.py", "SLURM_JOB_ID is 'a/b'", "without '/'", SLURM_JOB_ID="a/b"),
-    _usage("python-exec", "t.py", "PYTHON_EXEC is '/no/python'", "correct it, or leave it out", PYTHON_EXEC="/no/python"),
+    _usage("python-exec", "t.py", "PYTHON_EXEC is '/no/python'", "correct it", PYTHON_EXEC="/no/python"),
     # --- --rdzv-conf --------------------------------------------------------------------------------------------------
     _conf("no-equals", "lease_ttl", "'lease_ttl'", "KEY=VALUE"),
     _conf("no-key", "=5", "'=5'", "KEY=VALUE"),
