@@ -189,6 +189,7 @@ class Crew:
             stdout=str(directory / "stdout.log"),
             stderr=str(directory / "stderr.log"),
             stdin="inherit" if self._spec.nproc == 1 else "null",
+            cpus=self._spec.cpus[local] if self._spec.cpus else (),
         )
 
     def terminate(self, action: words.Terminate) -> None:

@@ -54,6 +54,7 @@ class RankOrder(NamedTuple):
     stdout: str | None = None  # a file that is appended to; None: the agent's own
     stderr: str | None = None
     stdin: Literal["null", "inherit"] = "null"
+    cpus: tuple[int, ...] = ()  # what it may run on; none: what the guardian may
 
 
 class _Lease(NamedTuple):
@@ -348,7 +349,7 @@ class GuardianLink:
 def _pack(n: int, inc: int, order: RankOrder) -> bytes:
     env = dict(order.env)
     record: tuple[Any, ...] = ("rank", n, inc, order.local_rank, list(order.argv), env)
-    data = marshal.dumps((*record, order.cwd, order.stdout, order.stderr, order.stdin))
+    data = marshal.dumps((*record, order.cwd, order.stdout, order.stderr, order.stdin, order.cpus))
     if len(data) > LARGEST_RECORD:
         largest = max(env, key=lambda name: len(env[name] or ""), default="")
         raise OrderTooLarge(

@@ -44,6 +44,7 @@ from .signals import LEAVE_SIGNAL, Signals
 from .spec import Backend, JobSpec
 from .strays import sweep_strays
 from .terms import terms
+from .worker_env import scrubbed
 
 if TYPE_CHECKING:
     from .ledger import Ledger
@@ -146,6 +147,8 @@ class _Host:
                 return self._complain(str(error), REFUSED)
         # Ranks get theirs with their orders; this marks what the agent itself starts, a resume hook, for a later sweep.
         os.environ.update(REMUSTER_RUN_ID=spec.run_id, REMUSTER_NODE=node)
+        if taken := scrubbed(spec, self._seat.environ):
+            log.detail("taken out of the ranks' environment", names=list(taken))
         log.line("start", run_id=spec.run_id, node=node, address=address, run_dir=str(run_dir))
 
         def keep(record: dict[str, object]) -> None:

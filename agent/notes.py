@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .logs import Logger
 
 
+DEBUG, INFO = 10, 20  # logging's, which is not loaded for them
 LATER_S = 0.05  # a restart of one node takes less; whatever nobody waits for comes after it
 
 
@@ -36,15 +37,22 @@ class Notes:
         self._files = files
         self._level = level
         self._events = events
-        self._kept: list[tuple[str, dict[str, object]]] = []
+        self._kept: list[tuple[int, str, dict[str, object]]] = []
         self._loop = asyncio.get_running_loop()
         self._logger: Logger | None = None
 
     def line(self, event: str, **fields: object) -> None:
         """Note an event with its fields; it is written within ``LATER_S``, or by ``write``."""
+        self._keep(INFO, event, fields)
+
+    def detail(self, event: str, **fields: object) -> None:
+        """Note what only somebody who looks for it wants to read (LOGLEVEL=DEBUG)."""
+        self._keep(DEBUG, event, fields)
+
+    def _keep(self, level: int, event: str, fields: dict[str, object]) -> None:
         if self._logger is not None and not self._kept:
             self._loop.call_later(LATER_S, self.write)
-        self._kept.append((event, {**fields, "at": time.time()}))
+        self._kept.append((level, event, {**fields, "at": time.time()}))
 
     def _both(self, keep: Callable[[bytes], object]) -> Callable[[bytes], object]:
         def tell(line: bytes) -> None:
@@ -61,5 +69,5 @@ class Notes:
             file = EventFile(self._path, self._files)
             self._logger = configure(self._say, self._both(file.keep) if self._events else file.keep, self._level)
         kept, self._kept = self._kept, []
-        for event, fields in kept:
-            self._logger.info(event, **fields)
+        for level, event, fields in kept:
+            self._logger.log(level, event, **fields)

@@ -38,7 +38,7 @@ _CANNOT_RUN, _NOT_FOUND = 126, 127  # as a shell's
 class Order:
     """How to start one rank; ``env`` is relative to what the guardian was started with, None unsets."""
 
-    __slots__ = ("argv", "cwd", "env", "inc", "local_rank", "round", "stderr", "stdin", "stdout")
+    __slots__ = ("argv", "cpus", "cwd", "env", "inc", "local_rank", "round", "stderr", "stdin", "stdout")
 
     def __init__(
         self,
@@ -51,6 +51,7 @@ class Order:
         stdout: str | None,
         stderr: str | None,
         stdin: str,
+        cpus: tuple[int, ...],
     ) -> None:
         self.round = round
         self.inc = inc
@@ -61,6 +62,7 @@ class Order:
         self.stdout = stdout
         self.stderr = stderr
         self.stdin = stdin
+        self.cpus = cpus  # what it may run on; none: what the guardian may
 
 
 def become(order: Order, guardian: int, errors: int, group: str | None, environ: Mapping[str, str]) -> NoReturn:
@@ -84,6 +86,7 @@ def become(order: Order, guardian: int, errors: int, group: str | None, environ:
         _append(order.stdout, 1)
         step = "stderr"
         _append(order.stderr, 2)
+        _bind(order.cpus)
         step = "cwd"
         if order.cwd is not None:
             os.chdir(order.cwd)
@@ -104,6 +107,19 @@ def _place(fd: int, at: int) -> None:
     os.dup2(fd, at)
     if fd != at:
         os.close(fd)
+
+
+def _bind(cpus: tuple[int, ...]) -> None:
+    """Stay on these CPUs. A rank that cannot, as they were taken away meanwhile, says so and runs where it may."""
+    try:
+        if cpus:
+            os.sched_setaffinity(0, cpus)
+    except OSError as error:
+        line = f"remuster: this rank is not bound to CPUs {', '.join(map(str, cpus))}: {error.strerror}\n"
+        try:
+            os.write(2, line.encode())
+        except OSError:
+            return
 
 
 def _append(path: str | None, at: int) -> None:

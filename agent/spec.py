@@ -92,7 +92,11 @@ class JobSpec:
     module: bool = False
     no_python: bool = False
     python: str = sys.executable  # the ranks' interpreter; PYTHON_EXEC overrides it, as in torchrun
+    runner: str | None = None  # a program of ours that runs the script in the ranks' interpreter (--run-path)
     role: str = "default"
+    virtual_local_rank: bool = False
+    scrub_env: bool = False  # take other launchers' variables out of the ranks' environment
+    cpus: tuple[tuple[int, ...], ...] = ()  # which CPUs each local rank is bound to; empty: not bound
 
     backend: Backend = Backend.MEMORY
     endpoints: tuple[tuple[str, int], ...] = ()

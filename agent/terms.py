@@ -42,4 +42,6 @@ def _script(spec: JobSpec) -> str:
     if spec.module:
         return f"-m {spec.script}"
     name = spec.script.rpartition("/")[2]
+    if spec.runner is not None:
+        return f"--run-path {name}"
     return f"--no-python {name}" if spec.no_python else name

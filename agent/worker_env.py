@@ -19,6 +19,10 @@ _MACRO = r"\$\$|\$\{local_rank\}|\$local_rank(?![_a-zA-Z0-9])"  # compiled when 
 
 _OF_EVENTS = "PET_ON_EVENT"  # may hold a token; the other PET_ variables stay, as with torchrun
 _ENV_NAME = r"[A-Z][A-Z0-9_]*\Z"
+_OF_OTHERS = (  # what makes a library in a rank believe that MPI or srun has started it
+    r"(?:PMI\d?|PMIX|OMPI|ORTE|PRTE|HYDRA|HYDI|PALS|MV2_COMM_WORLD)_|MPI_LOCAL(?:RANKID|NRANKS)\Z"
+    r"|SLURM_(?:(?:PROCID|LOCALID|NPROCS|GTIDS|MPI_TYPE)\Z|NTASKS|TASK|PMI|SRUN_COMM|STEP_(?:NUM_TASKS|TASKS|LAUNCHER))"
+)
 _RESERVED = (
     r"(?:LOCAL|GROUP|ROLE|NODE|MASTER|REMUSTER|TORCHELASTIC|PET|SLURM|OMPI|PMI|PMIX)_"  # who the rank and launcher are
     r"|(?:RANK|WORLD_SIZE|PATH|HOME|SHELL|ENV|IFS|USER|LOGNAME|TMPDIR)\Z"
@@ -54,6 +58,11 @@ def hook_may_set(name: str) -> bool:
     Not what says who a rank is, which devices it has, or which code its interpreter and loader run.
     """
     return re.match(_ENV_NAME, name) is not None and re.match(_RESERVED, name) is None
+
+
+def scrubbed(spec: JobSpec, inherited: Mapping[str, str]) -> tuple[str, ...]:
+    """Return which variables of other launchers the ranks do not get (--scrub-env); the job's own, of Slurm, stay."""
+    return tuple(sorted(name for name in inherited if re.match(_OF_OTHERS, name))) if spec.scrub_env else ()
 
 
 def rank_env(
@@ -101,14 +110,22 @@ def rank_env(
     if job.resume is not None and job.resume.path:
         env["REMUSTER_RESUME_FROM"] = job.resume.path
         env["REMUSTER_RESUME_STEP"] = str(job.resume.step)
+    if spec.virtual_local_rank:
+        env["LOCAL_RANK"] = "0"
+        env["CUDA_VISIBLE_DEVICES"] = _own_device(inherited.get("CUDA_VISIBLE_DEVICES"), place.local_rank)
     # as torchrun does: a rank that takes every core for itself slows all the others of its node
     omp_defaulted = me.slots > 1 and "OMP_NUM_THREADS" not in inherited and "OMP_NUM_THREADS" not in env
     if omp_defaulted:
         env["OMP_NUM_THREADS"] = "1"
-    unset = tuple(
-        sorted(name for name in inherited if (name.startswith(_OURS) and name not in env) or name == _OF_EVENTS)
-    )
-    return RankEnv(env, unset, omp_defaulted)
+    unset = {name for name in inherited if (name.startswith(_OURS) and name not in env) or name == _OF_EVENTS}
+    return RankEnv(env, tuple(sorted({*unset, *scrubbed(spec, inherited)})), omp_defaulted)
+
+
+def _own_device(visible: str | None, local_rank: int) -> str:
+    """Return the rank's entry of CUDA_VISIBLE_DEVICES, its own number where that is not set; no device stays none."""
+    if visible is None:
+        return str(local_rank)
+    return visible.split(",")[local_rank].strip() if visible.strip() else visible
 
 
 def rank_argv(spec: JobSpec, local_rank: int) -> tuple[str, ...]:
@@ -122,7 +139,8 @@ def rank_argv(spec: JobSpec, local_rank: int) -> tuple[str, ...]:
     if spec.no_python:
         return (spec.script, *args)
     script = _with_local_rank(spec.script, local_rank)
-    return (spec.python, "-u", *(("-m",) if spec.module else ()), script, *args)
+    how = ("-m",) if spec.module else () if spec.runner is None else (spec.runner,)
+    return (spec.python, "-u", *how, script, *args)
 
 
 def _with_local_rank(arg: str, local_rank: int) -> str:

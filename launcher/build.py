@@ -7,7 +7,6 @@ differently: several nodes that meet at a service need a name for their run. Cal
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from ..agent.spec import JobSpec, Output, SpecError, StoreAccess
 from ..rendezvous.admission import Admit
 from ..rendezvous.membership import Order
 from ..rendezvous.records import StoreLoss
-from . import files, meeting, values
+from . import files, meeting, starting, values
 from .argv import Split
 from .devices import nproc
 from .environment import Environment
@@ -33,6 +32,7 @@ OUTPUT = (
     *("redirects", "tee", "local-ranks-filter", "duplicate-stdout-filters", "duplicate-stderr-filters"),
     *("logs-specs", "event-log-handler"),
 )
+EXIT_CODES = ("cause", "torchrun")
 START_METHODS = ("spawn", "fork", "forkserver")  # torchrun's, of Python's multiprocessing
 
 
@@ -41,6 +41,7 @@ class Built(NamedTuple):
 
     spec: JobSpec
     notes: tuple[str, ...]
+    plain_exit: bool = False  # 1 for every failure, as with torchrun
 
 
 def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudget) -> Built:
@@ -51,9 +52,10 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
     least, most = values.nnodes(given.origin("nnodes"), _text(given, "nnodes", "1"))
     conf = _conf(given, notes)
     _check_idle(given)
-    module, no_python = given.on("module"), given.on("no-python")
+    module, no_python, run_path = starting.how(given, notes)
     files.script(split.script, module, no_python)
-    python = files.interpreter(env.python_exec) if env.python_exec else sys.executable
+    python = starting.interpreter(given, env, no_python)
+    plain_exit = _exit_code(given)
     where = meeting.choose(meeting.Asked(given, conf, env, least, most, notes))
     access = store_access(where.access, given.origin("rdzv-conf"), conf.values.get("protocol"))
     prefix = where.access.get("prefix", Setting("/remuster/", ""))
@@ -63,6 +65,9 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
             min_nodes=where.least,
             max_nodes=where.most,
             nproc=nproc(given.origin("nproc-per-node"), _text(given, "nproc-per-node", "1"), env.cuda_visible_devices),
+            runner=str(starting.RUNNER) if run_path else None,
+            virtual_local_rank=given.on("virtual-local-rank"),
+            scrub_env=given.on("scrub-env"),
             run_id=_run_id(given, env, where, notes),
             new_run=given.text("rdzv-id") is None and not env.slurm_job_id and where.embedded is None,
             script=split.script,
@@ -102,13 +107,15 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
         )
     except SpecError as error:
         raise UsageError(str(error)) from None
+    starting.check_devices(given, spec.nproc, env)
+    spec = replace(spec, cpus=starting.cpus(given, spec.nproc, env, notes))
     spec = replace(spec, log_dir=_log_dir(given, notes), checkpoint_dir=_checkpoint_dir(given, notes))
     for name, path in (("log-dir", spec.log_dir), ("checkpoint-dir", spec.checkpoint_dir)):
         if path is not None:
             files.made(given.origin(name), path)
     if not no_python:
-        _say_interpreter(python, env, notes)
-    return Built(spec, tuple(notes))
+        starting.say_interpreter(python, given, env, notes)
+    return Built(spec, tuple(notes), plain_exit)
 
 
 def _text(given: Given, name: str, default: str) -> str:
@@ -128,6 +135,13 @@ def _check_idle(given: Given) -> None:
         raise UsageError(
             f"{given.origin('start-method')} is {method!r}; give {', '.join(START_METHODS)}, or leave it out"
         )
+
+
+def _exit_code(given: Given) -> bool:
+    text = _text(given, "exit-code", EXIT_CODES[0])
+    if text not in EXIT_CODES:
+        raise UsageError(f"{given.origin('exit-code')} is {text!r}; give {' or '.join(EXIT_CODES)}")
+    return text == "torchrun"
 
 
 def _store_loss(given: Given) -> StoreLoss:
@@ -270,14 +284,3 @@ def store_access(found: Mapping[str, Setting], conf: str, protocol: str | None) 
         "" if username is None else username.text,
         None if password is None else files.secret_word(password.origin, password.text),
     )
-
-
-def _say_interpreter(python: str, env: Environment, notes: list[str]) -> None:
-    """Name the ranks' interpreter, and warn when another environment is active than the one it belongs to."""
-    notes.append(f"ranks run {python}")
-    root = env.active_python
-    if root and not env.python_exec and os.path.realpath(root) != os.path.realpath(sys.prefix):
-        notes.append(
-            f"the active environment is {root}, and remuster is installed for {sys.prefix}: ranks run the latter's "
-            f"Python; set PYTHON_EXEC={root}/bin/python if the former is meant"
-        )

@@ -42,7 +42,8 @@ def run(argv: Sequence[str], environ: Mapping[str, str], start: Callable[[JobSpe
     with contextlib.suppress(OSError):  # a full or broken stderr is no reason not to run the job
         for note in built.notes:
             print(f"remuster: {note}", file=sys.stderr)
-    return start(built.spec)
+    code = start(built.spec)
+    return min(code, 1) if built.plain_exit else code
 
 
 def _line(options: Sequence[str]) -> dict[str, str | bool]:

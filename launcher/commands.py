@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 COMMANDS: dict[str, str] = {  # name: module of this room, and its function of the words after the name and environment
+    "completion": "completion:main",
     "leave": "leave:main",
+    "man": "manual:main",
     "quarantine": "quarantine:main",
 }
 

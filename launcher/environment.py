@@ -12,7 +12,7 @@ from dataclasses import field
 from typing import NamedTuple
 
 from .errors import UsageError
-from .flags import FLAGS, LATER, LATER_SWITCHES, SHOWN_ONLY, refuse_later
+from .flags import FLAGS, LATER, SHOWN_ONLY, refuse_later
 
 
 class Environment(NamedTuple):
@@ -38,7 +38,7 @@ def read(environ: Mapping[str, str]) -> Environment:
     """Return what ``environ`` sets; UsageError for a variable that cannot be understood."""
     for name in LATER:
         variable = "PET_" + name.replace("-", "_").upper()
-        if environ.get(variable) and not (name in LATER_SWITCHES and environ[variable] == "0"):
+        if environ.get(variable):
             raise UsageError(refuse_later(name, f"{variable}, which stands for --{name},"))
     defaults: dict[str, str | bool] = {}
     for flag in FLAGS:

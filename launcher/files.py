@@ -83,11 +83,11 @@ def program(name: str, text: str) -> str:
     return str(Path(here(), found))
 
 
-def interpreter(python: str) -> str:
-    """Return the program that PYTHON_EXEC names."""
+def interpreter(name: str, python: str) -> str:
+    """Return the program that --python or PYTHON_EXEC names."""
     found = _which(python)
     if found is None:
-        raise UsageError(f"PYTHON_EXEC is {python!r}, and there is no such program; correct or unset it")
+        raise UsageError(f"{name} is {python!r}, and there is no such program; correct it, or leave it out")
     return found
 
 

@@ -75,6 +75,20 @@ FLAGS: tuple[Flag, ...] = (
         metavar="sticky|hostname",
         ours=True,
     ),
+    Flag(
+        "numa-binding",
+        Group.NODES,
+        "Bind each rank to the CPUs near its GPU, of those that this command may use: node (all of the GPU's NUMA "
+        "node), socket (of its socket), exclusive (a share of the node's cores for each of its ranks), core-complex "
+        "(cores that share a last-level cache). Without GPUs the ranks are spread over the NUMA nodes. Where it cannot "
+        "be done, a line says why, and ranks run unbound.",
+        metavar="node|socket|exclusive|core-complex",
+    ),
+    Flag(
+        "virtual-local-rank",
+        Group.NODES,
+        "Each rank sees its own GPU alone, as device 0: LOCAL_RANK is 0 everywhere, CUDA_VISIBLE_DEVICES one entry.",
+    ),
     Flag("standalone", Group.NODES, "One node that needs no server. The default when only one node is asked for."),
     Flag("local-addr", Group.NODES, "The address at which the other nodes reach this one.", metavar="ADDR"),
     Flag("role", Group.NODES, "Name of the ranks' role, in ROLE_NAME and in the output's prefix.", metavar="NAME"),
@@ -180,6 +194,14 @@ FLAGS: tuple[Flag, ...] = (
         ours=True,
     ),
     Flag(
+        "exit-code",
+        Group.RETRY,
+        "The command's exit code when the job fails: that of the cause (see below), or 1 for every failure, as "
+        "torchrun has it. Default cause.",
+        metavar="cause|torchrun",
+        ours=True,
+    ),
+    Flag(
         "checkpoint-dir",
         Group.RESUME,
         "Where the job's checkpoints are; ranks re-enter from the newest one that is verified.",
@@ -195,6 +217,26 @@ FLAGS: tuple[Flag, ...] = (
     ),
     Flag("module", Group.SCRIPT, "SCRIPT is a module's name, as with python -m.", short="m"),
     Flag("no-python", Group.SCRIPT, "SCRIPT is a program of its own, not run by Python."),
+    Flag(
+        "run-path",
+        Group.SCRIPT,
+        "Run SCRIPT by runpy, and record what it raises in the rank's error file, as @record does.",
+    ),
+    Flag(
+        "python",
+        Group.SCRIPT,
+        "The ranks' interpreter. Default: PYTHON_EXEC, else the one that remuster is installed for.",
+        metavar="FILE",
+        ours=True,
+    ),
+    Flag(
+        "scrub-env",
+        Group.SCRIPT,
+        "Take out of the ranks' environment what makes libraries believe that MPI or srun has started them: PMI*, "
+        "PMIX*, OMPI* and the like, and Slurm's task numbers (SLURM_PROCID, SLURM_NTASKS, ...); SLURM_JOB_ID and the "
+        "job's others stay. LOGLEVEL=DEBUG tells which.",
+        ours=True,
+    ),
     Flag("log-dir", Group.OUTPUT, "Where ranks' output and the run's records go. Default: a new one.", metavar="DIR"),
     Flag(
         "redirects",
@@ -257,14 +299,10 @@ FLAGS: tuple[Flag, ...] = (
 SHOWN_ONLY = ("version", "help")  # switches that have no PET_ variable
 
 LATER: dict[str, str] = {
-    "run-path": "leave it out: the script is then run as a command",
-    "numa-binding": "leave it out, and start the script through numactl with --no-python",
     "signals-to-handle": "leave it out: SIGTERM, SIGINT, SIGHUP and SIGQUIT stop the job",
     "shutdown-timeout": "leave it out: ranks get 30 s between SIGTERM and SIGKILL",
-    "virtual-local-rank": "leave it out, and let the script read LOCAL_RANK",
 }
 
-LATER_SWITCHES = ("run-path", "virtual-local-rank")  # PET_RUN_PATH=0 asks for nothing
 
 BY_NAME: dict[str, Flag] = {flag.name: flag for flag in FLAGS}
 BY_SHORT: dict[str, Flag] = {flag.short: flag for flag in FLAGS if flag.short}

@@ -8,7 +8,11 @@ from .flags import FLAGS, Flag, Group
 
 WIDTH = 110
 
-_EPILOG = """\b
+ABOUT = (
+    "Start a training script's ranks on this node, together with the other nodes; when a rank, a node or the network "
+    "fails, say why, and start all of them again from a verified checkpoint."
+)
+EPILOG = """\b
 Examples:
   remuster --nproc-per-node auto train.py --epochs 3
   remuster --nnodes 2 --nproc-per-node gpu --rdzv-backend c10d --rdzv-endpoint $HEAD train.py
@@ -17,7 +21,8 @@ Examples:
       --checkpoint-dir /data/big-run --max-restarts 20 --retry-budget hardware=8,node=4 train.py
 
 Without a file of that name in the current directory, the first word can be a command: leave (this node leaves its run,
-planned and free), quarantine (hosts that no round may use); see remuster leave --help. remuster -- leave is the script.
+planned and free), quarantine (hosts that no round may use), completion (for bash and zsh), man (the manual page); see
+remuster leave --help. remuster -- leave is the script.
 
 Every flag has its default in PET_<NAME>, as with torchrun: PET_NNODES=2, PET_STANDALONE=1. Dashes and underscores mean
 the same, and a flag may be shortened as far as it stays unique. From the script on, everything is the script's.
@@ -54,9 +59,8 @@ def text() -> str:
     command = _Command(
         "remuster",
         params=[click.Option([f"--{flag.name}", flag.dest], is_flag=not flag.metavar) for flag in FLAGS],
-        help="Start a training script's ranks on this node, together with the other nodes; when a rank, a node or the "
-        "network fails, say why, and start all of them again from a verified checkpoint.",
-        epilog=_EPILOG,
+        help=ABOUT,
+        epilog=EPILOG,
         add_help_option=False,
     )
     return command.get_help(click.Context(command, info_name="remuster", max_content_width=WIDTH))

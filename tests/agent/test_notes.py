@@ -19,12 +19,12 @@ from remuster.agent.notes import LATER_S, Notes
 class Said:
     """Notes whose two outputs are kept."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, level: str = "") -> None:
         self.lines: list[str] = []
         self.written = asyncio.Event()
         self.files = FileThread()
         self._path = folder / "events.jsonl"
-        self.notes = Notes(self._say, folder, self.files, "")
+        self.notes = Notes(self._say, folder, self.files, level)
 
     def _say(self, line: str) -> None:
         self.lines.append(line)
@@ -87,3 +87,18 @@ async def test_an_order_to_write_waits_for_nothing_and_writes_nothing_twice(said
     said.notes.write()
     await asyncio.sleep(2 * LATER_S)  # the times that were set for both have passed
     assert len(said.lines) == 2
+
+
+@pytest.mark.parametrize("level", ["", "DEBUG"])
+async def test_a_detail_is_for_who_looks_for_it(tmp_path: Path, level: str) -> None:
+    structlog.reset_defaults()
+    said = Said(tmp_path, level)
+    said.notes.detail("taken out", names=["A"])
+    said.notes.line("start")
+    said.notes.write()
+    events = [event["event"] for event in await said.events()]
+    shown = [line.split("]")[1].split()[0] for line in said.lines]
+    said.files.close()
+    structlog.reset_defaults()
+    assert events == (["taken out", "start"] if level else ["start"])
+    assert shown == (["taken", "start"] if level else ["start"])

@@ -128,6 +128,34 @@ def test_the_master_is_written_as_given_but_for_brackets(master: str, addr: str,
     assert (env["MASTER_ADDR"], env["MASTER_PORT"]) == (addr, port)
 
 
+@pytest.mark.parametrize(
+    ("visible", "expected"),
+    [(None, "1"), ("3,5", "5"), ("GPU-a, GPU-b ,GPU-c", "GPU-b"), ("", ""), (" ", " ")],
+)
+def test_a_device_of_its_own(visible: str | None, expected: str) -> None:
+    spec, place = replace(SPEC, virtual_local_rank=True), RankPlace(JOB, ROSTER, 1, 1)
+    env = rank_env(spec, place, "", {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}).set
+    assert (env["LOCAL_RANK"], env["CUDA_VISIBLE_DEVICES"]) == ("0", expected)
+    assert (env["RANK"], env["LOCAL_WORLD_SIZE"]) == ("4", "2")
+    assert rank_argv(replace(spec, script_args=("$local_rank",)), 1)[-1] == "1"  # torchrun's macro knows of no disguise
+
+
+OTHERS = """OMPI_COMM_WORLD_RANK OMPI_MCA_btl PMI_RANK PMI2_SIZE PMIX_RANK PALS_RANKID MV2_COMM_WORLD_RANK
+MPI_LOCALRANKID MPI_LOCALNRANKS HYDRA_CONTROL_FD SLURM_PROCID SLURM_LOCALID SLURM_NTASKS SLURM_NTASKS_PER_NODE
+SLURM_NPROCS SLURM_GTIDS SLURM_TASK_PID SLURM_TASKS_PER_NODE SLURM_STEP_NUM_TASKS SLURM_STEP_TASKS_PER_NODE
+SLURM_STEP_LAUNCHER_PORT SLURM_MPI_TYPE SLURM_PMIX_MAPPING_SERV SLURM_SRUN_COMM_PORT"""
+STAY = """SLURM_JOB_ID SLURM_JOBID SLURM_JOB_NODELIST SLURM_NNODES SLURM_NODEID SLURM_NODELIST SLURM_CPUS_PER_TASK
+SLURM_ARRAY_TASK_ID SLURM_JOB_NUM_NODES SLURM_RESTART_COUNT SLURM_SUBMIT_DIR SLURM_STEP_ID MPI_HOME PMI OMPI
+I_MPI_FABRICS MPICH_GPU_SUPPORT_ENABLED XPMI_RANK"""
+
+
+def test_what_other_launchers_have_left_is_taken_out_when_asked() -> None:
+    inherited = dict.fromkeys([*OTHERS.split(), *STAY.split()], "1")
+    place = RankPlace(JOB, ROSTER, 0, 0)
+    assert rank_env(replace(SPEC, scrub_env=True), place, "", inherited).unset == tuple(sorted(OTHERS.split()))
+    assert rank_env(SPEC, place, "", inherited).unset == ()
+
+
 @pytest.mark.parametrize("name", ["MY_SEED", "NCCL_DEBUG", "TORCH_NCCL_TRACE_BUFFER_SIZE", "OMP_NUM_THREADS", "LR"])
 def test_a_hook_may_set(name: str) -> None:
     assert hook_may_set(name)
@@ -149,9 +177,10 @@ def test_a_hook_may_not_set(name: str) -> None:
         ({}, ("py", "-u", "train.py", "--x", "1")),
         ({"module": True}, ("py", "-u", "-m", "train.py", "--x", "1")),
         ({"no_python": True}, ("train.py", "--x", "1")),
+        ({"runner": "/r.py"}, ("py", "-u", "/r.py", "train.py", "--x", "1")),
     ],
 )
-def test_command_lines(change: dict[str, bool], expected: tuple[str, ...]) -> None:
+def test_command_lines(change: dict[str, bool | str], expected: tuple[str, ...]) -> None:
     spec = replace(SPEC, python="py", script_args=("--x", "1"), **change)  # type: ignore[arg-type]
     assert rank_argv(spec, 0) == expected
 

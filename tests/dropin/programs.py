@@ -29,7 +29,7 @@ AT_A_TIME = 2  # an agent of torchrun's works for two seconds before its ranks s
 PATIENCE_S = 60.0  # until a run has ended; two agents of torchrun take three seconds where nothing else runs
 _BIN = Path(sys.executable).parent
 _PYTHONS = tuple(_BIN.glob("python*"))  # the installer of a command chooses one of its names
-_TELL = Path(__file__).with_name("tell.py").read_text()
+TELL = Path(__file__).with_name("tell.py").read_text()
 _SCRIPTS = ("train.py", "pkg/module.py", "scripts/base_train.py")
 _MODULE = "python -m torch.distributed.run"
 _FOREIGN = (*FOREIGN, "PYTEST_")
@@ -74,7 +74,7 @@ class Program:
         for path in (self.work, self._out, folder / "tmp", folder / "run"):
             path.mkdir(parents=True, mode=0o700)
         for script in _SCRIPTS:
-            self.script(script, _TELL)
+            self.script(script, TELL)
         self.script("run.sh", f'exec {shlex.quote(sys.executable)} train.py "$0" "$@"\n')
 
     def script(self, name: str, text: str) -> None:

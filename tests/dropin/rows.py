@@ -67,6 +67,12 @@ ONE_NODE = (
         "torchrun --standalone --nproc_per_node=2 train.py",
         env={"OMP_NUM_THREADS": "4", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"},
     ),
+    Row(
+        "each rank its own device",
+        "torchrun --standalone --nproc_per_node=2 --virtual-local-rank train.py '${local_rank}'",
+        env={"CUDA_VISIBLE_DEVICES": "3,5"},
+        placed=True,  # the ranks' local numbers tell nothing
+    ),
     Row("flags cut short", "torchrun --stand --nproc_per 2 --max_r 1 train.py"),
     Row(
         "variables alone",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from dropin.conftest import Ended
 from dropin.differences import DIFFERENCES, in_our_order, unknown
-from dropin.programs import Stage
+from dropin.programs import TELL, Stage
 from dropin.rows import C10D, ETCD, ONE_NODE, ROWS, STATIC, Row
 
 SHARED = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID")  # variables that all ranks of a run must agree on
@@ -45,6 +48,32 @@ def test_a_failing_rank_gives_the_command_its_code_where_torchrun_gives_one(stag
         program.script("train.py", "import os, sys\nsys.exit(7 if os.environ['RANK'] == '1' else 0)\n")
         codes[name] = program.run()
     assert codes == {"torchrun": [1], "remuster": [7]}
+
+
+def test_a_script_by_run_path_and_the_error_file_it_leaves(stage: Stage) -> None:
+    """Its process is made in another way, so that its command line and descriptors are not compared."""
+    row = Row("run-path", "torchrun --run-path --no-python train.py --lr 3 '${local_rank}'", world=1)
+    ranks, errors = [], []
+    for name in ("torchrun", "remuster"):
+        program = stage.prepare(name, row)
+        program.script("train.py", f"{TELL}\n    raise ValueError('boom')\n")
+        assert program.run() == [1], program.log()
+        said = program.said()[0]
+        ranks.append({fact: said[fact] for fact in ("argv", "cwd", "env")})
+        path = said["env"]["TORCHELASTIC_ERROR_FILE"].replace("@FOLDER", str(program.folder))
+        errors.append(json.loads(Path(path).read_text())["message"])
+    assert unknown(*ranks) == []
+    assert [error["message"] for error in errors] == ["ValueError: boom"] * 2
+    assert errors[0].keys() == errors[1].keys()
+    assert errors[0]["extraInfo"].keys() == errors[1]["extraInfo"].keys()
+    assert errors[1]["extraInfo"]["py_callstack"].rstrip().endswith("\nValueError: boom")
+
+
+def test_the_exit_code_of_a_failure_is_torchruns_when_asked(stage: Stage) -> None:
+    row = Row("a rank fails", "torchrun --nproc_per_node=2 train.py", env={"PET_EXIT_CODE": "torchrun"})
+    program = stage.prepare("remuster", row)
+    program.script("train.py", "import os, sys\nsys.exit(7 if os.environ['RANK'] == '1' else 0)\n")
+    assert program.run() == [1], program.log()
 
 
 def test_there_are_enough_rows_of_each_kind() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -86,6 +87,9 @@ SAMPLES = {
     "max-restarts": ("1", "2", lambda s: s.max_restarts, 1, 2),
     "admit": ("now", "restart", lambda s: s.admit.value, "now", "restart"),
     "rank-order": ("hostname", "sticky", lambda s: s.rank_order.value, "hostname", "sticky"),
+    "numa-binding": ("exclusive", "node", lambda s: len(s.cpus), 1, 1),
+    "python": ("/bin/echo", "/bin/cat", lambda s: s.python, "/bin/echo", "/bin/cat"),
+    "exit-code": ("cause", "cause", lambda s: s.nproc, 1, 1),  # not the agent's affair
     "rdzv-timeout": ("5", "7.5", lambda s: s.join_timeout_s, 5.0, 7.5),
     "log-dir": ("a", "b", lambda s: s.log_dir and s.log_dir.name, "a", "b"),
     "checkpoint-dir": ("a", "b", lambda s: s.checkpoint_dir and s.checkpoint_dir.name, "a", "b"),
@@ -112,6 +116,9 @@ SWITCHES = {
     "fresh": lambda s: s.fresh,
     "module": lambda s: s.module,
     "no-python": lambda s: s.no_python,
+    "run-path": lambda s: s.runner is not None,
+    "virtual-local-rank": lambda s: s.virtual_local_rank,
+    "scrub-env": lambda s: s.scrub_env,
 }
 
 
@@ -195,16 +202,16 @@ def test_a_variable_of_torchruns_that_is_not_in_yet_is_no_silence(command: Comma
     assert f"remuster: --{name} is torchrun's and not in remuster yet; " in command.refusal(f"--{name}=1 t.py")
 
 
-def test_zero_in_a_switch_that_is_not_in_yet_asks_for_nothing(command: Command) -> None:
-    command.spec("t.py", PET_RUN_PATH="0", PET_VIRTUAL_LOCAL_RANK="0")
-
-
 @pytest.mark.parametrize(
     ("line", "says"),
     [
         ("", "no script given; write remuster"),
         ("absent.py", "no script 'absent.py' in /"),
         ("--no-python absent", "no program 'absent'"),
+        ("--python absent t.py", "--python is 'absent', and there is no such program"),
+        ("--python sh --no-python true", "--python and --no-python contradict each other"),
+        ("--numa-binding near t.py", "--numa-binding is 'near'; give node, socket, exclusive, core-complex"),
+        ("--exit-code=0 t.py", "--exit-code is '0'; give cause or torchrun"),
         ("--no-python ./t.py", "no program './t.py' that can be run: it is not executable; chmod +x './t.py'"),
         ("-m --no-python t", "contradict each other"),
         ("-m .t", "no module's name"),
@@ -329,11 +336,57 @@ def test_the_ranks_interpreter(command: Command) -> None:
     assert "ranks run /bin/echo" in command.stderr
     assert command.spec("t.py", VIRTUAL_ENV=str(other)).python == sys.executable
     assert f"the active environment is {other}" in command.stderr
-    assert f"PYTHON_EXEC={other}/bin/python" in command.stderr
+    assert f"give --python {other}/bin/python if the former is meant" in command.stderr
+    assert command.spec("--python /bin/cat t.py", PYTHON_EXEC="/bin/echo", VIRTUAL_ENV=str(other)).python == "/bin/cat"
+    assert command.stderr.count("ranks run /bin/cat") == 1
+    assert "active environment" not in command.stderr
     command.spec("t.py", VIRTUAL_ENV=sys.prefix, CONDA_PREFIX="/opt/conda")
     assert "active environment" not in command.stderr
     command.spec("--no-python true")
     assert "ranks run" not in command.stderr
+
+
+def test_run_path_is_stronger_than_the_others(command: Command) -> None:
+    spec = command.spec("--run-path --no-python --module t.py")
+    assert (spec.module, spec.no_python, Path(spec.runner or "").name) == (False, False, "run_path.py")
+    assert command.stderr.count("--module and --no-python count for nothing beside it") == 1
+    command.spec("--run-path t.py")
+    assert "count for nothing" not in command.stderr
+    assert "no script 'absent.py'" in command.refusal("--run-path absent.py")
+
+
+def test_the_exit_code_as_torchrun_has_it(command: Command) -> None:
+    for line, env, code in (
+        ("t.py", {}, 7),
+        ("--exit-code=torchrun t.py", {}, 1),
+        ("t.py", {"PET_EXIT_CODE": "torchrun"}, 1),
+        ("--exit-code cause t.py", {"PET_EXIT_CODE": "torchrun"}, 7),
+        ("--exit-code=torchrun --nnodes 0 t.py", {}, 2),  # as torchrun's own parser
+    ):
+        assert command.run(line, **env) == code, line
+
+
+def test_ranks_that_are_bound(command: Command) -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    spec = command.spec("--numa-binding node --nproc-per-node 2 t.py", CUDA_VISIBLE_DEVICES="")
+    assert len(spec.cpus) == 2
+    assert {cpu for one in spec.cpus for cpu in one} <= set(cores)
+    assert command.stderr.count("--numa-binding node binds local ranks 0") == 1
+    many = len(cores) + 1
+    spec = command.spec(f"--numa-binding exclusive --nproc-per-node {many} t.py", CUDA_VISIBLE_DEVICES="")
+    assert spec.cpus == ()
+    assert command.stderr.count("; the ranks run unbound") == 1
+    assert command.stderr.count(f"{many} ranks share the {len(cores)} of {os.cpu_count()} CPUs") == 1
+    command.spec(f"--nproc-per-node {len(cores)} t.py")
+    assert "CPUs that this command may use" not in command.stderr
+
+
+def test_a_device_for_each_rank(command: Command) -> None:
+    line = "--virtual-local-rank --nproc-per-node 2 t.py"
+    for visible in ({}, {"CUDA_VISIBLE_DEVICES": "3,5"}, {"CUDA_VISIBLE_DEVICES": ""}):
+        assert command.spec(line, **visible).virtual_local_rank
+    assert "CUDA_VISIBLE_DEVICES is '3'; name as many devices" in command.refusal(line, CUDA_VISIBLE_DEVICES="3")
+    command.spec("--nproc-per-node 2 t.py", CUDA_VISIBLE_DEVICES="3")
 
 
 def test_the_log_directory(command: Command) -> None:

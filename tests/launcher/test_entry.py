@@ -30,6 +30,15 @@ def test_version(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, b"remuster 0.1.0\n", b"")
 
 
+@pytest.mark.parametrize("name", ["remuster", "remuster.launcher"])
+def test_it_runs_as_a_module(name: str, tmp_path: Path) -> None:
+    (tmp_path / "t.py").write_text("import sys; sys.exit(len(sys.argv))")
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(remuster.__file__).parents[1]), "TMPDIR": str(tmp_path)}
+    line = [sys.executable, "-m", name, "--standalone", "t.py", "--standalone", "-m"]
+    done = subprocess.run(line, cwd=tmp_path, env=env, capture_output=True, timeout=60, check=False)
+    assert done.returncode == 3, done.stderr
+
+
 def test_help_is_for_people(tmp_path: Path) -> None:
     done = command("--help", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, b"")

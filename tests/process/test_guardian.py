@@ -49,6 +49,18 @@ def test_a_rank_leads_a_session_hears_every_signal_and_has_three_files(one, tmp_
     assert out.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.parametrize("taken", [False, True], ids=["there", "taken away"])
+def test_a_rank_is_bound_to_its_cpus_or_says_why_not(one, tmp_path, taken):
+    allowed = sorted(os.sched_getaffinity(0))
+    err, out = tmp_path / "err", tmp_path / "out"
+    cpus = [1023] if taken else allowed[-1:]
+    program = "import os; print(sorted(os.sched_getaffinity(0)))"
+    one.start([sys.executable, "-I", "-S", "-c", program], stdout=str(out), stderr=str(err), cpus=cpus)
+    assert one.wait("RankExited")["status"] == 0
+    assert out.read_text() == f"{allowed if taken else cpus}\n"
+    assert err.read_text() == ("remuster: this rank is not bound to CPUs 1023: Invalid argument\n" if taken else "")
+
+
 def test_output_is_appended(one, tmp_path):
     for n in (1, 2):
         one.start(["sh", "-c", f"echo {n}; echo e{n} >&2"], n=n, stdout=str(tmp_path / "o"), stderr=str(tmp_path / "e"))
