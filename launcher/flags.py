@@ -75,7 +75,13 @@ FLAGS: tuple[Flag, ...] = (
         ours=True,
     ),
     Flag("standalone", Group.NODES, "One node that needs no server. The default when only one node is asked for."),
-    Flag("local-addr", Group.NODES, "The address at which the other nodes reach this one.", metavar="ADDR"),
+    Flag(
+        "local-addr",
+        Group.NODES,
+        "Where the other nodes reach this one: an address, an interface (eth1, ib0; the same word on all nodes), or a "
+        "name. Default: the address from which this node reaches the store.",
+        metavar="ADDR|INTERFACE",
+    ),
     Flag("role", Group.NODES, "Name of the ranks' role, in ROLE_NAME and in the output's prefix.", metavar="NAME"),
     Flag(
         "rdzv-backend",
