@@ -166,12 +166,12 @@ def test_ranks_meet_over_gloo_where_a_hosts_own_name_is_loopback(lab: Lab) -> No
 
 def test_local_addr_names_an_interface_and_the_ranks_meet_there(lab: Lab) -> None:
     """Red when ``_given`` takes no interface. The names lead to the other network, and the store is there."""
-    h1, h2 = hosts = lab.host("h1", "h2")
+    hosts = lab.host("h1", "h2")
     for i, host in enumerate(hosts, 1):
         lab.fabric(f"ip link add w{i} type veth peer name ib0 netns {host.init} && ip link set w{i} master br0 up")
         host.sh(f"ip addr add {SECOND}.{i}/24 dev ib0; ip link set ib0 up")
         know(host, *(f"{other.address} {other.name}" for other in hosts))
-    found, named = reduce(lab, hosts, f"{h1.address}:29400", "--local-addr", "ib0")
+    found, named = reduce(lab, hosts, f"{hosts[0].address}:29400", "--local-addr", "ib0")
     assert found.pop("master") in found.values()
     assert found == {"h1": f"{SECOND}.1", "h2": f"{SECOND}.2"}
     assert named == {"ib0"}
