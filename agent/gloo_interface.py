@@ -71,6 +71,8 @@ async def interface_for_gloo(address: str, named: str, environ: Mapping[str, str
         return await helper.run(_look, address, timeout_s=ANSWER_S)
     except TimeoutError:
         return Choice(note=f"this host's own name was not looked up within {ANSWER_S:g} s, and gloo will ask for it")
+    except OSError as error:  # a container that may not ask the kernel for its interfaces
+        return Choice(note=f"where gloo will listen is not known ({error}); {VARIABLE} names an interface for it")
     finally:
         helper.close()
 

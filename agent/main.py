@@ -27,7 +27,7 @@ from .chronicle import Chronicle
 from .crew import Crew, Place
 from .earlier import earlier
 from .files import FileThread
-from .identity import Machine, this_machine, this_process
+from .identity import Machine, loopback_of, this_machine, this_process
 from .leading import Counsel
 from .lease import Timing
 from .loop import Agent, Surroundings
@@ -44,7 +44,7 @@ from .seat import Seat
 from .signals import LEAVE_SIGNAL, Signals
 from .spec import Backend, JobSpec
 from .strays import sweep_strays
-from .terms import terms
+from .terms import ELSEWHERE, terms
 
 if TYPE_CHECKING:
     from .gloo_interface import Choice
@@ -370,6 +370,6 @@ def _settings(spec: JobSpec, node: NodeId, machine: Machine, address: str) -> Se
         spec.join_timeout_s,
         held_s=0.0 if spec.backend is Backend.MEMORY else spec.lease_ttl_s + SLACK_S,  # nobody else has leases there
         stall_s=spec.join_timeout_s + spec.last_call_timeout_s + spec.resume_timeout_s + STALL_S,
-        terms=terms(spec),
+        terms=terms(spec, loopback_of(machine) if is_loopback(address) else ELSEWHERE),
         master=spec.master,
     )

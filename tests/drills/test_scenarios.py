@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,19 +34,25 @@ def know(host: Host, *lines: str) -> None:
     host.sh("[ ! -e /etc/resolv.conf ] || mount --bind /run/resolv.conf /etc/resolv.conf")
 
 
+def start(lab: Lab, host: Host, backend: str, endpoint: str, *more: str | Path) -> tuple[subprocess.Popen[bytes], Path]:
+    """Start a job of one rank on each of two hosts on one of them; return what waits for its end, and its output."""
+    host.sh("mkdir -p -m 700 /run/user")
+    env = {"PATH": os.defpath, "HOME": "/run/user", "XDG_RUNTIME_DIR": "/run/user", "PYTHONPATH": str(ROOT)}
+    argv = [
+        *(str(COMMAND), "--nnodes", "2", "--rdzv-backend", backend, "--rdzv-endpoint", endpoint),
+        *("--rdzv-id", "names", "--rdzv-conf", CONF, "--log-dir", str(lab.directory / f"{host.name}-logs")),
+        *(*map(str, more), str(lab.directory)),
+    ]
+    output = lab.directory / f"{host.name}.out"
+    return host.spawn(argv, env, output)[0], output
+
+
 def meet(lab: Lab, hosts: list[Host], backend: str, endpoint: str, *more: str, script: Path = MEET) -> dict[str, str]:
     """Run a job of one rank on each host; return where its ranks met, and each host's address as the others know it."""
     started = {}
     for i, host in enumerate(hosts):
-        host.sh("mkdir -p -m 700 /run/user")
-        env = {"PATH": os.defpath, "HOME": "/run/user", "XDG_RUNTIME_DIR": "/run/user", "PYTHONPATH": str(ROOT)}
-        argv = [
-            *(str(COMMAND), "--nnodes", "2", "--rdzv-backend", backend, "--rdzv-endpoint", endpoint),
-            *("--rdzv-id", "names", "--rdzv-conf", CONF, "--log-dir", str(lab.directory / f"{host.name}-logs")),
-            *(*more, *(("--node-rank", str(i)) if backend == "static" else ()), str(script), str(lab.directory)),
-        ]
-        output = lab.directory / f"{host.name}.out"
-        started[host.name] = (host.spawn(argv, env, output)[0], output)
+        place = ("--node-rank", str(i)) if backend == "static" else ()
+        started[host.name] = start(lab, host, backend, endpoint, *more, *place, script)
     for name, (waiter, output) in started.items():
         assert waiter.wait(40.0) == 0, f"on {name}:\n{output.read_text()[-3000:]}"
     said = [json.loads((lab.directory / f"met-1-{rank}").read_text()) for rank in (0, 1)]
@@ -162,6 +169,19 @@ def test_ranks_meet_over_gloo_where_a_hosts_own_name_is_loopback(lab: Lab) -> No
     assert named == {"eth0"}
     assert "leads to 127.0.1.1" in (lab.directory / "h2.out").read_text()
     check_gone(lab, [h1, h2])
+
+
+@pytest.mark.parametrize("second", ["127.0.0.1:2379", "h1:2379"])
+def test_hosts_that_reach_their_etcd_over_loopback_are_refused(lab: Lab, second: str) -> None:
+    """Red without the term in terms.py: a rank would look for the master at its own loopback until it times out."""
+    h1, h2 = lab.host("h1", "h2")
+    Etcd(lab, [h1, h2], "--listen-client-urls", "http://0.0.0.0:2379")
+    first, output = start(lab, h1, "etcd", "127.0.0.1:2379", MEET)
+    until(lambda: "forming" in output.read_text(), "the first one waits for the second")
+    later, output = start(lab, h2, "etcd", second, MEET)
+    assert later.wait(40.0) == 2, output.read_text()
+    assert "has loopback of h1 (" in output.read_text().splitlines()[-1]
+    assert first.poll() is None
 
 
 def test_local_addr_names_an_interface_and_the_ranks_meet_there(lab: Lab) -> None:
