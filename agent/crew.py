@@ -32,6 +32,7 @@ from .worker_env import RankPlace, rank_argv, rank_env
 
 if TYPE_CHECKING:
     from .duplicates import Duplicates
+    from .gloo_interface import Choice
     from .output import Console
     from .showing import View
 
@@ -47,6 +48,9 @@ class Place(NamedTuple):
     files: FileThread
     console: Callable[[], Console]  # loaded when there is something to show: ranks start sooner
     line: Callable[..., None]  # a line of the agent's own
+    gloo: asyncio.Task[Choice] | None = (
+        None  # which interface the ranks' gloo should use; None: its own choice is right
+    )
 
 
 class Crew:
@@ -58,6 +62,8 @@ class Crew:
         self._files = place.files
         self._console = place.console
         self._line = place.line
+        self._gloo = place.gloo
+        self._defaults: dict[str, str] = {}  # of the ranks' environment, where nobody sets them
         self._post = post
         self._environ = seat.environ
         self._handed = Round(0)  # the last round whose start has reached the guardian
@@ -90,6 +96,8 @@ class Crew:
             reason = f"the log directory {self._run_dir} cannot be used: {error}; choose another --log-dir"
             self._post(words.Refused(boottime(), n, reason))
             return
+        if self._gloo is not None:
+            await self._take_interface(self._gloo)
         await self._fence_over.wait()
         if n in self._dropped:
             return
@@ -116,6 +124,15 @@ class Crew:
             self._beats = Beats(n, slots)
         except OSError as error:
             self._line(f"ranks cannot say their steps: {error}")
+
+    async def _take_interface(self, gloo: asyncio.Task[Choice]) -> None:
+        choice = await asyncio.shield(gloo)  # bounded; a start that is cancelled leaves it to the next
+        if self._gloo is None:
+            return
+        self._gloo = None
+        if choice.note:
+            self._line(choice.note)
+        self._defaults = choice.env
 
     def _show(self) -> None:
         """Let go of the files of the round before, whose ranks are dead, and follow those of this one; once a round."""
@@ -181,6 +198,7 @@ class Crew:
             self._told_omp = True
             self._line("OMP_NUM_THREADS is set to 1 for each rank; set it yourself to change that")
         changes: dict[str, str | None] = dict.fromkeys(env.unset)
+        changes.update(self._defaults)
         changes.update(env.set)
         return RankOrder(
             local_rank=local,

@@ -39,6 +39,11 @@ def this_machine() -> Machine:
     return Machine(socket.gethostname(), name, boot, machine_id)
 
 
+def loopback_of(machine: Machine) -> str:
+    """Name whose loopback this process has: containers of one machine may have theirs, or share the machine's."""
+    return f"loopback of {machine.host} ({machine.boot[:8]}-{os.stat('/proc/self/ns/net').st_ino:x})"
+
+
 def this_process() -> tuple[int, str]:
     """Return the agent's pid and its start time in ticks since boot."""
     return os.getpid(), proc.start_ticks(os.getpid()) or ""

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 SECOND_FENCE_S = 0.1  # after the guardian's
 PATIENCE_S = 30.0  # for what will not die
+ADDRESS_SPACE = 96 << 20  # bytes: an agent's interpreter, its threads' stacks and its modules came to 70 MB
+OPEN_FILES = 24  # of a keeper, or of a guardian, whatever there is to guard: 13 were seen
 UNKILLABLE = 75  # exit code: worth a requeue, on another node
 ENDS_STORE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 SILENT_S = 1.0  # how long a store may outlive the agent before that is said
@@ -50,6 +52,7 @@ _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 4, 500  # between the rounds of a fence
 def run(body: Callable[[Seat], int], *, patience_s: float = PATIENCE_S) -> NoReturn:
     """Run ``body`` in the agent, a child of this process, and exit with its code once nothing of it is left."""
     _fill_standard_files()
+    _see_to_limits()
     sys.stdout.flush()
     sys.stderr.flush()
     page = Page()
@@ -79,6 +82,20 @@ def _fill_standard_files() -> None:
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
 
 
+def _see_to_limits() -> None:
+    """See that keeper, agent and guardian can be at all under the limits of this process, or end in words."""
+    space = proc.read("/proc/self/limits").partition(b"Max address space")[2].split(None, 1)[:1]
+    narrow = bool(space) and space[0].isdigit() and int(space[0]) < ADDRESS_SPACE
+    if os.sysconf("SC_OPEN_MAX") >= OPEN_FILES and not narrow:
+        return
+    from . import limits
+
+    short = limits.too_narrow(ADDRESS_SPACE) if narrow else limits.room_for_files(OPEN_FILES, "remuster")
+    if short is not None:
+        _tell(short)
+        os._exit(UNKILLABLE)
+
+
 def _sit(body: Callable[[Seat], int], page: Page, keeper_fd: int, keeper: int) -> NoReturn:
     """Become the agent: the guardian is started first, it wakes up while the agent imports."""
     die_with_parent(signal.SIGTERM)
@@ -88,7 +105,10 @@ def _sit(body: Callable[[Seat], int], page: Page, keeper_fd: int, keeper: int) -
     try:
         guardian, guardian_fd = spawn_guardian(environ)
     except OSError as error:
-        _tell(f"the guardian, {sys.executable}, cannot be started: {error.strerror}; see to that on this node")
+        from . import limits
+
+        why = limits.shortage(error) or f"{error.strerror}; see to that on this node"
+        _tell(f"the guardian, {sys.executable}, cannot be started: {why}")
         os._exit(UNKILLABLE)
     page.set_guardian(guardian)
     become_subreaper()
@@ -97,7 +117,7 @@ def _sit(body: Callable[[Seat], int], page: Page, keeper_fd: int, keeper: int) -
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     from .seat import Seat
 
-    sys.exit(body(Seat(page, keeper, keeper_fd, environ, guardian, guardian_fd)))
+    sys.exit(body(Seat(page, keeper, keeper_fd, environ, guardian, guardian_fd, os.sysconf("SC_OPEN_MAX"))))
 
 
 def _tell(words: str) -> None:

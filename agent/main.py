@@ -11,6 +11,7 @@ import gc
 import json
 import os
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,16 +27,16 @@ from .chronicle import Chronicle
 from .crew import Crew, Place
 from .earlier import earlier
 from .files import FileThread
-from .identity import Machine, this_machine, this_process
+from .identity import Machine, loopback_of, this_machine, this_process
 from .leading import Counsel
 from .lease import Timing
 from .loop import Agent, Surroundings
 from .meeting import Met, meet
 from .node_lock import NodeLockError
-from .node_name import own_address, take_name
+from .node_name import Address, own_address, take_name
 from .node_state import Settings
 from .notes import Notes
-from .ports import AddressError, meeting_point
+from .ports import AddressError, is_loopback, meeting_point
 from .proc import start_ticks
 from .reentry import Entrance
 from .run_dir import NoRoomForLogs, RunDirectoryError, run_directory
@@ -43,15 +44,18 @@ from .seat import Seat
 from .signals import LEAVE_SIGNAL, Signals
 from .spec import Backend, JobSpec
 from .strays import sweep_strays
-from .terms import terms
+from .terms import ELSEWHERE, terms
 from .worker_env import scrubbed
 
 if TYPE_CHECKING:
+    from .gloo_interface import Choice
     from .ledger import Ledger
     from .output import Console
     from .wards import Wards
 
 USAGE, REFUSED, UNHEALTHY = 2, 69, 75
+OPEN_FILES = 48  # of an agent without ranks: 15 were seen on one node, 25 with an etcd; modules are loaded as it runs
+OPEN_FILES_A_RANK = 4  # two are followed, and while a round ends and the next begins those of both
 WARM_S = 0.25  # after the start: the first ranks run by then, or nodes are waited for
 STALL_S = 1200.0  # beyond all that a leader waits for: who stands longer has no leader that can go on
 SLACK_S = 2.0  # after a TTL, for the store to say that a lease has expired
@@ -59,6 +63,14 @@ SLACK_S = 2.0  # after a TTL, for the store to say that a lease has expired
 
 def run_agent(spec: JobSpec, seat: Seat) -> int:
     """Serve the job on this node until it ends; return the exit code of the command."""
+    needed = OPEN_FILES + OPEN_FILES_A_RANK * spec.nproc
+    if os.sysconf("SC_OPEN_MAX") < needed:
+        from . import limits
+
+        short = limits.room_for_files(needed, f"a node of {spec.nproc} rank{'s' * (spec.nproc > 1)}")
+        if short is not None:
+            print(f"remuster: {short}", file=sys.stderr)
+            return UNHEALTHY
     return asyncio.run(_Host(spec, seat).serve())
 
 
@@ -71,6 +83,8 @@ class _Host:
         self._files = FileThread()
         self._records = FileThread("records")
         self._shown: Console | None = None
+        self._short: set[str] = set()
+        self._gloo: asyncio.Task[Choice] | None = None
 
     def _console(self) -> Console:
         if self._shown is None:
@@ -81,6 +95,7 @@ class _Host:
 
     async def serve(self) -> int:
         """Prepare the node, run the agent, and leave nothing behind."""
+        asyncio.get_running_loop().set_exception_handler(self._stray_error)
         self._signals = Signals()
         asked = self._signals.asked
         try:
@@ -114,7 +129,7 @@ class _Host:
         try:
             run_dir = await self._files.run(run_directory, spec.log_dir, spec.run_id)
             address = own_address(spec)
-            node, tag, lock = await take_name(spec, machine)
+            node, tag, lock = await take_name(spec, machine, address.name)
         except RunDirectoryError as error:
             return self._complain(str(error), UNHEALTHY if isinstance(error, NoRoomForLogs) else USAGE)
         except TimeoutError:
@@ -125,10 +140,19 @@ class _Host:
         except NodeLockError as error:
             return self._complain(str(error), UNHEALTHY)
         try:
-            settings = _settings(spec, node, machine, address)._replace(kept=await earlier(spec, self._files))
+            self._gloo = self._interface_for_gloo(address)
+            settings = _settings(spec, node, machine, address.text)._replace(kept=await earlier(spec, self._files))
             return await self._on_node(run_dir, settings, met, (tag, lock))
         finally:
             os.close(lock)
+
+    def _interface_for_gloo(self, address: Address) -> asyncio.Task[Choice] | None:
+        """Begin to look, where ranks of several machines may meet, which interface their gloo should use."""
+        if self._spec.max_nodes == 1 or is_loopback(address.text):
+            return None
+        from .gloo_interface import interface_for_gloo
+
+        return asyncio.ensure_future(interface_for_gloo(address.text, address.interface, self._seat.environ))
 
     async def _on_node(self, run_dir: Path, settings: Settings, met: Met, lock: tuple[str, int]) -> int:
         spec, node, address = self._spec, settings.node, settings.record.address
@@ -233,7 +257,7 @@ class _Host:
         crews: list[Crew] = []
 
         def crew(post: Callable[[words.Event], None]) -> Crew:
-            crews.append(Crew(spec, self._seat, post, Place(run_dir, self._files, self._console, log.line)))
+            crews.append(Crew(spec, self._seat, post, Place(run_dir, self._files, self._console, log.line, self._gloo)))
             return crews[0]
 
         async def judge(ask: Conclude) -> Concluded:
@@ -293,6 +317,18 @@ class _Host:
                 await chronicle.keep(state.round, json.loads(record))
         await chronicle.settle()
 
+    def _stray_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        """Say a shortage that some task in the background has met once, in words; the ranks run on."""
+        from . import limits
+
+        error = context.get("exception")
+        short = limits.shortage(error) if isinstance(error, BaseException) else None
+        if short is None:
+            loop.default_exception_handler(context)
+        elif short not in self._short:
+            self._short.add(short)
+            print(_voiced(short), end="", file=sys.stderr, flush=True)
+
     def _complain(self, sentence: str, code: int) -> int:
         self._console().say(_voiced(sentence))
         return code
@@ -338,6 +374,6 @@ def _settings(spec: JobSpec, node: NodeId, machine: Machine, address: str) -> Se
         spec.join_timeout_s,
         held_s=0.0 if spec.backend is Backend.MEMORY else spec.lease_ttl_s + SLACK_S,  # nobody else has leases there
         stall_s=spec.join_timeout_s + spec.last_call_timeout_s + spec.resume_timeout_s + STALL_S,
-        terms=terms(spec),
+        terms=terms(spec, loopback_of(machine) if is_loopback(address) else ELSEWHERE),
         master=spec.master,
     )

@@ -9,7 +9,8 @@ from __future__ import annotations
 import socket
 from typing import NamedTuple
 
-from .ports import AddressError, interface_addresses, reachable_address
+from .interfaces import interface_addresses
+from .ports import AddressError, reachable_address
 from .spec import Embedded
 
 _ANY_PORT = 9  # only routes are asked for; nothing is sent

@@ -168,17 +168,17 @@ def _why_no_port(address: str, error: OSError) -> str:
     return f"no port could be reserved on {address} ({error}); is there a free one in net.ipv4.ip_local_port_range?"
 
 
-def reachable_address(host: str, port: int | None, local_addr: str | None = None) -> str:
-    """Return the address that peers reach this node at: ``local_addr``, or the one it reaches the endpoint from.
+def reachable_address(host: str, port: int | None) -> str:
+    """Return the address that peers reach this node at: the one it reaches the endpoint from.
 
     Never a name, and never a loopback address unless the endpoint was given as one. Blocks while ``host`` is looked up.
     """
-    if local_addr:
-        return literal(local_addr)
-    loopback = _is_loopback(host)
-    found = [a for a in _sources(host, port or 9) if loopback or not _only_here(a)]
+    from .interfaces import interface_addresses, only_here
+
+    loopback = is_loopback(host)
+    found = [a for a in _sources(host, port or 9) if loopback or not only_here(a)]
     if not found:  # the endpoint is this node, under a name that its hosts file maps to 127.x: take the default route
-        found = [a for where, family in _ELSEWHERE for a in _source((where, 9), family) if not _only_here(a)]
+        found = [a for where, family in _ELSEWHERE for a in _source((where, 9), family) if not only_here(a)]
     if not found:  # nor is there a default route, as inside a cluster: no doubt where there is one address
         own = interface_addresses()
         found = sorted(own) if len(own) == 1 else []
@@ -190,46 +190,8 @@ def reachable_address(host: str, port: int | None, local_addr: str | None = None
     return found[0]
 
 
-def interface_addresses() -> frozenset[str]:
-    """Return the addresses of this machine's interfaces that are of use to other nodes."""
-    import psutil  # only where an address must be compared
-
-    entries = (entry for entries in psutil.net_if_addrs().values() for entry in entries)
-    found = (str(e.address).partition("%")[0] for e in entries if e.family in (socket.AF_INET, socket.AF_INET6))
-    return frozenset(address for address in found if not _only_here(address))
-
-
-def literal(local_addr: str) -> str:
-    """Return --local-addr as an address; AddressError when it is no address of this machine."""
-    address = _address_of(local_addr)
-    try:
-        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.bind((address, 0))
-    except OSError as error:
-        raise AddressError(
-            f"--local-addr {local_addr} is not an address of this machine ({error.strerror}); `ip addr` shows them"
-        ) from error
-    return address
-
-
-def _address_of(local_addr: str) -> str:
-    try:
-        import ipaddress  # not needed by a single node, which starts sooner without
-
-        return str(ipaddress.ip_address(local_addr))
-    except ValueError:
-        pass
-    try:
-        infos = socket.getaddrinfo(local_addr, 0, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise AddressError(
-            f"--local-addr {local_addr} is neither an IP address nor a name known here ({error}); give an address"
-        ) from error
-    found = [str(info[4][0]) for info in infos]
-    return next((a for a in found if not _only_here(a)), found[0])
-
-
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Is it plain from ``host`` alone that no other machine is meant?"""
     if host == "localhost":
         return True
     try:
@@ -238,14 +200,6 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _only_here(address: str) -> bool:
-    """Is it of no use to another node: loopback, unspecified, or link-local (which needs a scope of its own there)?"""
-    import ipaddress
-
-    ip = ipaddress.ip_address(address)
-    return ip.is_loopback or ip.is_unspecified or ip.is_link_local
 
 
 def _sources(host: str, port: int) -> Iterator[str]:

@@ -22,6 +22,7 @@ class Seat(NamedTuple):
     environ: Mapping[str, str]  # what the ranks' environments are told apart from
     guardian: int  # the first guardian, started before the body
     guardian_fd: int
+    open_files: int  # how many the command was started with leave for, and its ranks are
 
     def set_lease(self, inc: int, deadline_s: float) -> None:
         """Tell the keeper, the second fence, by which lease and until when ranks may live."""
@@ -38,6 +39,10 @@ class Seat(NamedTuple):
     def spawn_guardian(self) -> tuple[int, int]:
         """Start another guardian in the place of a dead one; return its pid and our end of its socket."""
         pid, fd = spawn_guardian(self.environ)
+        if os.sysconf("SC_OPEN_MAX") != self.open_files:  # the agent has raised its own
+            from .limits import limit_files
+
+            limit_files(pid, self.open_files)
         self.page.set_guardian(pid)
         return pid, fd
 

@@ -9,14 +9,19 @@ from __future__ import annotations
 from .spec import Backend, JobSpec
 
 MOST = 256  # characters of a value
+ELSEWHERE = "an address for other machines"
 
 
-def terms(spec: JobSpec) -> tuple[tuple[str, str], ...]:
-    """Return (what, value) pairs; their names read on in 'this node was given … , the run has …'."""
+def terms(spec: JobSpec, reached: str) -> tuple[tuple[str, str], ...]:
+    """Return (what, value) pairs; their names read on in 'this node was given … , the run has …'.
+
+    ``reached`` is `ELSEWHERE`, or names whose loopback this node is reached at: those of several can never meet.
+    """
     least, most = spec.min_nodes, spec.max_nodes
     budget = ",".join(bound.text for bound in spec.retry_budget)
     pairs = (
         ("--rdzv-backend", _backend(spec)),
+        ("an --rdzv-endpoint by which it is reached at", reached),
         ("--nnodes", str(most) if least == most else f"{least}:{most}"),
         ("the script", _script(spec)),
         ("--max-restarts", str(spec.max_restarts) if spec.bound_restarts else "none"),

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..agent.spec import JobSpec
 
 DEFECT = 70  # exit code: neither the job's fault nor the command line's
+UNHEALTHY = 75  # exit code: this machine cannot do it now, another one may
 
 
 def main() -> NoReturn:
@@ -30,6 +31,10 @@ def main() -> NoReturn:
         if name is not None:
             sys.exit(_unless_defect(lambda: commands.run(name, sys.argv[2:], os.environ)))
     gc.disable()  # nothing that a start allocates is garbage; keeper and agent turn it on when they have time
+    sys.exit(_unless_defect(_keep))
+
+
+def _keep() -> NoReturn:
     from ..agent.keeper import run
 
     run(body)
@@ -43,7 +48,13 @@ def _runs(path: str) -> bool:
 def _unless_defect(work: Callable[[], int]) -> int:
     try:
         return work()
-    except Exception:
+    except Exception as error:
+        from ..agent import limits
+
+        short = limits.shortage(error)
+        if short is not None:
+            print(f"remuster: {short}", file=sys.stderr)
+            return UNHEALTHY
         import traceback
 
         traceback.print_exc()

@@ -90,7 +90,13 @@ FLAGS: tuple[Flag, ...] = (
         "Each rank sees its own GPU alone, as device 0: LOCAL_RANK is 0 everywhere, CUDA_VISIBLE_DEVICES one entry.",
     ),
     Flag("standalone", Group.NODES, "One node that needs no server. The default when only one node is asked for."),
-    Flag("local-addr", Group.NODES, "The address at which the other nodes reach this one.", metavar="ADDR"),
+    Flag(
+        "local-addr",
+        Group.NODES,
+        "Where the other nodes reach this one: an address, an interface (eth1, ib0; the same word on all nodes), or a "
+        "name. Default: the address from which this node reaches the store.",
+        metavar="ADDR|INTERFACE",
+    ),
     Flag("role", Group.NODES, "Name of the ranks' role, in ROLE_NAME and in the output's prefix.", metavar="NAME"),
     Flag(
         "rdzv-backend",

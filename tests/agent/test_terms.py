@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from remuster.agent.spec import Backend, Embedded, JobSpec
-from remuster.agent.terms import terms
+from remuster.agent.terms import ELSEWHERE, terms
 from remuster.rendezvous.admission import Admit
 from remuster.rendezvous.budget import Bound
 from remuster.rendezvous.membership import Order, disagreement
@@ -23,8 +23,9 @@ C10D = Embedded("10.0.0.1", 29400)
 
 
 def test_the_whole_table() -> None:
-    assert terms(SPEC) == (
+    assert terms(SPEC, ELSEWHERE) == (
         ("--rdzv-backend", "etcd"),
+        ("an --rdzv-endpoint by which it is reached at", ELSEWHERE),
         ("--nnodes", "2"),
         ("the script", "train.py"),
         ("--max-restarts", "3"),
@@ -57,7 +58,7 @@ def test_the_whole_table() -> None:
     ],
 )  # fmt: skip
 def test_what_differs_is_named(there: JobSpec, says: str) -> None:
-    assert says in disagreement(terms(SPEC), Terms(NodeId("b"), terms(there)))
+    assert says in disagreement(terms(SPEC, ELSEWHERE), Terms(NodeId("b"), terms(there, ELSEWHERE)))
 
 
 @pytest.mark.parametrize(
@@ -70,14 +71,25 @@ def test_what_differs_is_named(there: JobSpec, says: str) -> None:
     ],
 )
 def test_what_may_differ(other: JobSpec) -> None:
-    assert terms(other) == terms(SPEC)
+    assert terms(other, ELSEWHERE) == terms(SPEC, ELSEWHERE)
+
+
+@pytest.mark.parametrize("there", [ELSEWHERE, "loopback of h1 (b1-f0)", "loopback of h2 (b2-f1)"])
+def test_nodes_of_several_loopbacks_are_told_apart(there: str) -> None:
+    """etcd under ``localhost`` on each of its members' machines: every node would call itself 127.0.0.1."""
+    here = "loopback of h2 (b2-f1)"
+    why = disagreement(terms(SPEC, here), Terms(NodeId("h1"), terms(SPEC, there)))
+    assert bool(why) == (here != there)
+    assert (
+        not why or f"an --rdzv-endpoint by which it is reached at {here}, the run (begun by node h1) has {there}" in why
+    )
 
 
 def test_places_and_the_address_of_the_master_are_not_compared() -> None:
     one = replace(SPEC, embedded=C10D, place=0, master=("node-0", 29500))
-    assert terms(one) == terms(replace(one, place=1, master=("10.0.0.1", 29500)))
+    assert terms(one, ELSEWHERE) == terms(replace(one, place=1, master=("10.0.0.1", 29500)), ELSEWHERE)
 
 
 def test_it_is_bounded() -> None:
     long = replace(SPEC, script="x" * 10_000, retry_budget=tuple(Bound(f"{i}" * 100, i) for i in range(100)))
-    assert all(len(value) <= 256 for _, value in terms(long))
+    assert all(len(value) <= 256 for _, value in terms(long, ELSEWHERE))

@@ -90,6 +90,8 @@ ROWS = (
     _usage("hook-quotes", "--resume-hook \"sh -c 'x\" t.py", "--resume-hook", "check its quotes"),
     _usage("hook-empty", "--resume-hook= t.py", "--resume-hook", "module:function or a command"),
     _usage("local-addr-name", "{meet} --local-addr no-such-host.invalid t.py", "no-such-host.invalid", "--local-addr",
+           "no interface of this machine", "give an address")._replace(code=69),
+    _usage("local-addr-no-interface", "{meet} --local-addr ib77 t.py", "--local-addr ib77", "no interface of this",
            "give an address")._replace(code=69),
     _usage("local-addr-elsewhere", "{meet} --local-addr 203.0.113.9 t.py", "203.0.113.9", "not an address of this",
            "--local-addr")._replace(code=69),

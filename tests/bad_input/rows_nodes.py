@@ -6,6 +6,7 @@ import signal
 import socket
 from collections.abc import Mapping
 
+import psutil
 from bad_input.scene import CONF, HERE, Arrange, Row, Scene, steady, undisturbed
 from bad_input.stores import PASSWORD, Listener
 from command.cluster import STEADY, Node, Place
@@ -19,6 +20,19 @@ C10D = "--nnodes 2 --rdzv-backend c10d --rdzv-id {run} --rdzv-conf {conf}"
 HOST = f"{C10D} --rdzv-endpoint 127.0.0.1:{{port}}"  # is the endpoint's machine, by its address
 GUEST = f"{C10D},is_host=false --rdzv-endpoint 127.0.0.1:{{port}}"  # says that it is not
 STATIC = "--nnodes 2 --rdzv-id {run} --rdzv-conf {conf}"
+
+
+def _outer_address() -> str:
+    """Return an address of this machine that is no loopback, if it has one."""
+    entries = (entry for entries in psutil.net_if_addrs().values() for entry in entries)
+    return next((e.address for e in entries if e.family == socket.AF_INET and not e.address.startswith("127.")), "")
+
+
+OUTER = _outer_address()
+
+
+def _outer(scene: Scene) -> Mapping[str, object]:
+    return {"outer": OUTER, **_free(scene)}
 
 
 def _beside(*args: str) -> Arrange:
@@ -170,6 +184,9 @@ ROWS = (
         after=_dismissed, within_s=40.0),
     Row("c10d-token-file-empty", f"{C10D},token_file={{token}} --rdzv-endpoint 127.0.0.1:{{port}} t.py", USAGE,
         ("token_file", "{token}", "is empty"), _empty_token),
+    Row("c10d-local-addr-is-loopback", f"{C10D} --rdzv-endpoint {{outer}}:{{port}} --local-addr {HERE} t.py", REFUSED,
+        ("--local-addr", HERE, "leads every node to itself", "meet at {outer}", "leave it out"), _outer, within_s=25.0,
+        unless="" if OUTER else "this machine has no address but loopback"),
     Row("c10d-endpoint-unknown", f"{C10D} --rdzv-endpoint no-such-host.invalid:{{port}} t.py", REFUSED,
         ("'no-such-host.invalid'", "not known", "check it"), _free, within_s=25.0),
     Row("c10d-etcd-is-no-etcd", f"{HOST} --etcd-binary {{etcd}} t.py", REFUSED,

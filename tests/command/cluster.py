@@ -46,6 +46,7 @@ class Node:
         cwd: Path,
         stdout: int | None = None,  # instead of the file
         merge: bool = False,  # 2>&1
+        program: Iterable[str] = (str(COMMAND),),  # what executes the command in the end, if it is not the command
     ) -> None:
         self.mark = uuid.uuid4().hex
         self.folder = folder
@@ -57,7 +58,7 @@ class Node:
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self.started_s = boottime()
             self.process = subprocess.Popen(
-                [os.fsencode(COMMAND), *self.args],
+                [*map(os.fsencode, program), *self.args],
                 env={**env, MARK: self.mark},
                 cwd=cwd,
                 stdin=subprocess.DEVNULL,
