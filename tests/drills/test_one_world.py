@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import uuid
 from contextlib import ExitStack, suppress
 from typing import NamedTuple
@@ -36,6 +37,19 @@ class Kind(NamedTuple):
     lasts: tuple[float, float] = (0.0, 0.0)
 
 
+def stop_both(scene: Scene) -> None:
+    """Agent and guardian stand for a while; for ever, on two hosts, would leave nobody to form a round."""
+    stopped = (scene.command.agent, scene.command.guardian)
+    strikes.stop_agent_and_guardian(scene)
+
+    def heal() -> None:
+        for process in stopped:
+            with suppress(ProcessLookupError):
+                process.signal(signal.SIGCONT)
+
+    scene.heal = heal
+
+
 LONG = (0.2, 2.0)
 KINDS = (
     Kind(strikes.kill_rank),
@@ -48,7 +62,7 @@ KINDS = (
     Kind(strikes.freeze, LONG),
     Kind(strikes.stop_agent, LONG),
     Kind(strikes.stop_guardian),
-    Kind(strikes.stop_agent_and_guardian),
+    Kind(stop_both, LONG),
     Kind(strikes.hold_the_loop, LONG),
     Kind(strikes.cut, LONG),
     Kind(strikes.cut_in, LONG),
