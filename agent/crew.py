@@ -31,6 +31,7 @@ from .worker_env import RankPlace, rank_argv, rank_env
 
 if TYPE_CHECKING:
     from .output import Console
+    from .terminals import Terminals
 
 COLLECT_S = 3.0  # for last lines and error files; then the facts go without them
 TAIL_BYTES = 64 * 1024
@@ -70,10 +71,14 @@ class Crew:
         self.link = GuardianLink(seat, self._heard, answer_s=spec.kill_bound_s)
         self._told_omp = False
         self._held = ""
+        self._on_terminal = os.isatty(1) or os.isatty(2)
+        self._terminals: Terminals | None = None
 
     # --- the node machine's actions -----------------------------------------------------------------------------------
     async def start(self, action: words.Start) -> None:
         """Make the round's directories, hand the ranks to the guardian; what a restart prints is shown a bit later."""
+        if self._terminals is not None:
+            await self._terminals.settle(close=True)
         self._show()  # of a round that ended at once
         n, slots = action.round, self._spec.nproc
         try:
@@ -86,6 +91,8 @@ class Crew:
         if n in self._dropped:
             return
         self._directories = dict(enumerate(made))
+        if self._on_terminal and self._terminals is None:
+            self._terminals = self._made_terminals()
         orders = tuple(self._order(action, local) for local in range(slots))
         try:
             self.link.start(n, action.roster.members[action.place].inc, orders)
@@ -111,11 +118,16 @@ class Crew:
             self._draining = asyncio.ensure_future(console.drain())
         self._shown = True
         streams = (("stdout.log", STDOUT), ("stderr.log", STDERR))
-        console.follow(Source(str(path / name), stream) for path in directories for name, stream in streams)
+        live = self._on_terminal and self._spec.nproc == 1
+        console.follow(Source(str(path / name), stream, live=live) for path in directories for name, stream in streams)
 
     async def stop(self) -> tuple[int, ...]:
         """End ranks and guardian; return the pids that would not die. The console then has all files to drain."""
         survivors = await self.link.stop()
+        if self._terminals is not None:
+            await self._terminals.settle(close=True)
+            self._terminals.close()
+            self._terminals = None
         self._show()
         return survivors
 
@@ -148,9 +160,21 @@ class Crew:
             local_rank=local,
             argv=rank_argv(self._spec, local),
             env=changes,
-            stdout=str(directory / "stdout.log"),
-            stderr=str(directory / "stderr.log"),
+            stdout=self._output(1, str(directory / "stdout.log")),
+            stderr=self._output(2, str(directory / "stderr.log")),
             stdin="inherit" if self._spec.nproc == 1 else "null",
+        )
+
+    def _output(self, stream: int, path: str) -> str:
+        return path if self._terminals is None else self._terminals.open(stream, path)
+
+    def _made_terminals(self) -> Terminals:
+        from .terminals import Terminals
+
+        return Terminals(
+            self._line,
+            lambda: self.link.terminate(self._handed, signal.SIGWINCH),  # ranks that size their bars by it
+            lends_stdin=self._spec.nproc == 1,
         )
 
     def terminate(self, action: words.Terminate) -> None:
@@ -177,6 +201,8 @@ class Crew:
     async def collect(self, action: words.Collect) -> None:
         """Add last lines and error files to what ended by itself, within a bound; answer with bytes for the store."""
         facts = action.facts
+        if self._terminals is not None:
+            await self._terminals.settle()
         try:
             facts = await self._files.run(self._describe, action.facts, timeout_s=COLLECT_S)
         except (OSError, TimeoutError) as error:

@@ -2,9 +2,9 @@
 
 A single rank without a label passes through byte for byte, and so does one that is alone on a terminal. Of several
 ranks whole lines are taken; a part of a line is held until the line is complete, until it is long, or until its rank
-has been silent for a moment (a prompt). Of a progress bar, drawn over with carriage returns, the newest drawing is shown
-now and then and at its end. Bytes are never decoded; but a character of UTF-8 is not cut in two. Called by
-``console.py``, under its lock.
+has been silent for a moment (a prompt). Of a progress bar, drawn over with carriage returns, the newest drawing is put
+on the console now and then, and the last one always. Bytes are never decoded; but a character of UTF-8 is not cut in
+two. Called by ``console.py``, under its lock.
 """
 
 from __future__ import annotations

@@ -221,7 +221,9 @@ def test_nothing_is_lost_and_no_line_is_spliced(steps: list[tuple[str, bytes]]) 
 @given(st.lists(st.sampled_from([b"word", b"\n", b"\r", b"\r\n", b"\xc3"]), max_size=20))
 def test_every_labelled_line_begins_with_its_label(parts: list[bytes]) -> None:
     splicer = two(b"[a]:", b"[b]:")
-    shown = b"".join(splicer.feed("a", p, NOW) + (splicer.silent("a", NOW) if i % 2 else b"") for i, p in enumerate(parts))
+    shown = b"".join(
+        splicer.feed("a", p, NOW) + (splicer.silent("a", NOW) if i % 2 else b"") for i, p in enumerate(parts)
+    )
     shown += splicer.end("a")
     for line in re.split(rb"\r\n|\n|\r", shown.removesuffix(b"\n").removesuffix(b"\r")):
         assert not line or line.startswith(b"[a]:")
