@@ -24,8 +24,9 @@ from typing import NamedTuple
 from .follow import STDERR, STDOUT, Bell
 from .log_writer import LogWriter
 
-BLOCK = 64 * 1024
-TURN = 1 << 20  # of one terminal before it is the next one's turn; more than one holds when its rank is dead
+BLOCK = 16 * 1024  # the kernel gives 4 KiB at a time; a larger buffer costs more to make than it saves
+CHUNK = 64 * 1024  # of one terminal before it is the next one's turn
+TURN = 1 << 20  # the same while settling: more than one holds when its rank is dead
 SETTLE_S = 3.0  # for a disk that hangs; then the console and the report go without the rest
 
 _SIZE = bytes(8)  # struct winsize
@@ -129,7 +130,7 @@ class Terminals:
         while True:
             for fd, _ in self._poll.poll():
                 if fd in self._read_from:
-                    self._read(self._read_from[fd], BLOCK)
+                    self._read(self._read_from[fd], CHUNK)
             self._bell.hush()
             while not self._requests.empty():
                 match self._requests.get():
