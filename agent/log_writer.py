@@ -1,8 +1,8 @@
 """The thread that puts into the ranks' files what came through their terminals, and the gap where it could not.
 
-A file system that is full or hangs costs bytes of the log and never a rank its speed: what waits is bounded, what does
-not fit is counted, and a mark stands in the file where bytes are missing. Fed by ``terminals.py`` only; a rank that has
-no terminal writes its file itself.
+A disk that is slow makes a rank slow, as it does without a terminal. One that is full or hangs costs bytes of the log
+and no more: what waits is bounded, what does not fit is counted, and a mark stands in the file where bytes are missing.
+Fed by ``terminals.py`` only; a rank that has no terminal writes its file itself.
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-WAITING = 8 << 20  # bytes, of all files; a busy disk takes them within a second
+WAITING = 8 << 20  # bytes, of all files
+PATIENCE_S = 2.0  # a disk that has taken nothing for so long hangs, until it takes something
 
 
 class LogWriter:
     """Appends to files, from a thread of its own. ``warn`` is called once, by that thread or by who puts."""
 
-    def __init__(self, warn: Callable[[str], None], waiting: int = WAITING) -> None:
+    def __init__(self, warn: Callable[[str], None], waiting: int = WAITING, patience_s: float = PATIENCE_S) -> None:
         self._warn = warn
         self._limit = waiting
+        self._patience_s = patience_s
+        self._hangs = False
         self._queue: deque[tuple[Callable[[], None], int]] = deque()  # what to do, and the bytes that it holds
         self._size = 0
         self._no_room: dict[str, int] = {}  # not queued, by path; under the lock
@@ -33,9 +36,15 @@ class LogWriter:
         threading.Thread(target=self._run, name="remuster-logs", daemon=True).start()
 
     def put(self, path: str, data: bytes) -> None:
-        """Append ``data`` to the file, which is made when it is absent. Never blocks."""
+        """Append ``data`` to the file, which is made when it is absent. Waits for a slow disk, for a hung one once."""
+
+        def fits() -> bool:
+            return self._size + len(data) <= self._limit
+
         with self._changed:
-            full = self._size + len(data) > self._limit
+            if not fits() and not self._hangs:
+                self._hangs = not self._changed.wait_for(fits, self._patience_s)
+            full = not fits()
             if full:
                 self._no_room[path] = self._no_room.get(path, 0) + len(data)
             else:
@@ -45,7 +54,7 @@ class LogWriter:
                 self._size += len(data)
                 self._changed.notify()
         if full:
-            self._say(f"{path} takes no more for now: its file system hangs or is slow")
+            self._say(f"{path} takes no more for now: its file system hangs")
 
     def settle(self, done: Callable[[], None], *, let_go: bool) -> None:
         """Have ``done`` called once all that was put before is written; ``let_go`` closes the files, gaps marked."""
@@ -71,6 +80,8 @@ class LogWriter:
             work()
             with self._changed:
                 self._size -= size
+                self._hangs = False
+                self._changed.notify_all()
 
     def _write(self, path: str, data: bytes) -> None:
         mark = _mark(self._missing[path]) if path in self._missing else b""

@@ -1,19 +1,21 @@
 """Terminals for the ranks of an agent that has one itself: progress bars are drawn, colours are used, pdb edits lines.
 
 A rank's stdout is a pseudo-terminal when the agent's stdout is a terminal, and its stderr likewise; otherwise nothing
-here is loaded and the rank writes its file. One thread reads all terminals and never touches a disk, so that no rank
-waits for one; ``log_writer.py`` fills the files, byte for byte what the rank has written, and the console follows them
-as ever. A rank opens its terminal by name, without making it its controlling one: no hang-up, no Ctrl-C reaches it
-from there, and stdin stays what it is. Used by ``crew.py``, on the agent's loop.
+here is loaded and the rank writes its file. One thread reads all terminals and never touches a disk, so a disk that
+hangs stops no rank; ``log_writer.py`` fills the files, byte for byte what the rank has written, and the console follows
+them as ever. A rank opens its terminal by name and does not own it: no hang-up and no Ctrl-C reaches it from there, and
+stdin stays what it is. Used by ``crew.py``, on the agent's loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import os
 import queue
+import resource
 import select
 import signal
 import termios
@@ -27,6 +29,7 @@ from .log_writer import LogWriter
 BLOCK = 16 * 1024  # the kernel gives 4 KiB at a time; a larger buffer costs more to make than it saves
 CHUNK = 64 * 1024  # of one terminal before it is the next one's turn
 TURN = 1 << 20  # the same while settling: more than one holds when its rank is dead
+FDS_KEPT = 4  # at most one descriptor of so many is spent on terminals
 SETTLE_S = 3.0  # for a disk that hangs; then the console and the report go without the rest
 
 _SIZE = bytes(8)  # struct winsize
@@ -75,11 +78,13 @@ class Terminals:
         if not os.isatty(stream):
             return path
         try:
+            if 2 * len(self._pairs) >= resource.getrlimit(resource.RLIMIT_NOFILE)[0] // FDS_KEPT:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             pair = _open(path, _size_of(stream))
         except OSError as error:
             if not self._refused:
                 self._refused = True
-                self._line(f"ranks see no terminal: {error.strerror}; the system allows kernel.pty.max of them")
+                self._line(f"not every rank sees a terminal: {error.strerror}; see ulimit -n and kernel.pty.max")
             return path
         self._pairs.append(pair)
         self._ask(_Open(pair))
