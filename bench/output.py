@@ -33,15 +33,15 @@ for start in range(0, {PER_RANK}, 500):
     data = memoryview(b"".join(line.ljust({LINE - 1}, b".") + b"\\n" for line in lines))
     while data: data = data[os.write(1, data):]
 """
-_LINE = re.compile(rb"(?:\[default\d+\]:)?rank (\d) line (\d+) \.+\Z")
+_LINE = re.compile(rb"(?:\[default\d+\]:)?rank (\d) line (\d{1,6}) \.+\Z")
 
 
 class Shown(NamedTuple):
-    """What one run took, and how many lines did not come through as they were written."""
+    """What one run took, how many lines are missing, and how many are not as they were written."""
 
     s: float
     lost: int
-    spliced: int
+    odd: int
 
 
 def measure(stage: Stage, runs: int) -> Found:
@@ -54,15 +54,13 @@ def measure(stage: Stage, runs: int) -> Found:
             samples[name].append(_run(stage, args, script))
     seconds = {name: [one.s for one in series] for name, series in samples.items()}
     lost = {name: sum(one.lost for one in series) for name, series in samples.items()}
-    spliced = {name: sum(one.spliced for one in series) for name, series in samples.items()}
-    if lost["remuster"] or spliced["remuster"]:
-        raise CannotMeasure(f"remuster lost {lost['remuster']} lines and spliced {spliced['remuster']}")
+    odd = {name: sum(one.odd for one in series) for name, series in samples.items()}
+    if lost["remuster"] or odd["remuster"]:
+        raise CannotMeasure(f"remuster lost {lost['remuster']} lines, and {odd['remuster']} are mixed or out of order")
     s = medians(seconds)
     ours, theirs = PROGRAMS
     what = f"{RANKS} ranks x {MB} MB of lines through the console"
-    note = (
-        f"(g) {theirs}: {lost[theirs]} lines lost, {spliced[theirs]} mixed, of {RANKS * PER_RANK * len(samples[ours])}"
-    )
+    note = f"(g) {theirs}: {lost[theirs]} lines lost, {odd[theirs]} mixed, of {RANKS * PER_RANK * len(samples[ours])}"
     return Found([Row("g", what, s[ours], theirs, s[theirs], "s", at_least=1)], seconds, (note,))
 
 
@@ -76,22 +74,23 @@ def _run(stage: Stage, args: tuple[str, ...], script: Path) -> Shown:
         job.done(PATIENCE_S)
         took_s = time.monotonic() - first_s
     stage.end([job])
-    lost, spliced = _missing(console)
+    lost, odd = _missing(console)
     shutil.rmtree(logs)
     os.unlink(console)
-    return Shown(took_s, lost, spliced)
+    return Shown(took_s, lost, odd)
 
 
 def _missing(console: Path) -> tuple[int, int]:
-    """Return how many lines are not there in their order, and how many there are that nobody wrote."""
-    due, spliced = [0] * RANKS, 0
-    found = 0
+    """Return how many lines are nowhere, and how many there are that nobody wrote so: mixed, doubled, out of order."""
+    seen, last, odd = [bytearray(PER_RANK) for _ in range(RANKS)], [-1] * RANKS, 0
     with console.open("rb") as lines:
         for line in lines:
             match = _LINE.match(line.rstrip(b"\n"))
-            if match is None:
-                spliced += bool(line.strip())
-            elif int(match[2]) >= due[int(match[1])]:
-                due[int(match[1])] = int(match[2]) + 1
-                found += 1
-    return RANKS * PER_RANK - found, spliced
+            if match is not None:
+                rank, number = int(match[1]), int(match[2])
+                odd += number <= last[rank]
+                last[rank] = number
+                seen[rank][number] = 1
+            else:
+                odd += bool(line.strip())
+    return sum(one.count(0) for one in seen), odd
