@@ -39,21 +39,22 @@ class Lane:
         self._changed = threading.Condition()
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
-    def add(self, key: str, label: bytes) -> None:
+    def add(self, key: str, label: bytes, live: bool = False) -> None:
         """Expect output of ``key``."""
         with self._changed:
-            self._splicer.add(key, label)
+            self._splicer.add(key, label, live)
 
-    def feed(self, key: str, data: bytes) -> bool:
-        """Queue what ``key`` wrote; True when a part of a line is held back, to be shown by ``silent``."""
+    def feed(self, key: str, data: bytes) -> float | None:
+        """Queue what ``key`` wrote; return after how long a silence ``silent`` is to be called, if it is."""
+        now_s = time.monotonic()
         with self._changed:
-            self._put(self._splicer.feed(key, data))
-            return self._splicer.holds(key)
+            self._put(self._splicer.feed(key, data, now_s))
+            return self._splicer.patience_s(key, now_s)
 
     def silent(self, key: str) -> None:
         """Queue the part of a line that ``key`` left."""
         with self._changed:
-            self._put(self._splicer.silent(key))
+            self._put(self._splicer.silent(key, time.monotonic()))
 
     def end(self, key: str) -> None:
         """Queue all that is left of ``key``; nothing more comes from it."""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .gloo_interface import Choice
     from .output import Console
     from .showing import View
+    from .terminals import Terminals
 
 COLLECT_S = 3.0  # for last lines and error files; then the facts go without them
 TAIL_BYTES = 64 * 1024
@@ -83,10 +84,14 @@ class Crew:
         self.link = GuardianLink(seat, self._heard, answer_s=spec.kill_bound_s)
         self._told_omp = False
         self._held = ""
+        self._on_terminal = os.isatty(1) or os.isatty(2)
+        self._terminals: Terminals | None = None
 
     # --- the node machine's actions -----------------------------------------------------------------------------------
     async def start(self, action: words.Start) -> None:
         """Make the round's directories, hand the ranks to the guardian; what a restart prints is shown a bit later."""
+        if self._terminals is not None:
+            await self._terminals.settle(close=True)
         self._show()  # of a round that ended at once
         n, slots = action.round, self._spec.nproc
         self._listen(n, slots)
@@ -102,6 +107,8 @@ class Crew:
         if n in self._dropped:
             return
         self._directories = dict(enumerate(made))
+        if self._on_terminal and self._terminals is None:
+            self._terminals = self._made_terminals()
         orders = tuple(self._order(action, local) for local in range(slots))
         try:
             self.link.start(n, action.roster.members[action.place].inc, orders)
@@ -146,7 +153,8 @@ class Crew:
             self._draining = asyncio.ensure_future(console.drain())
         self._shown = True
         views = unshown()
-        console.follow(Source(view.path, view.stream, view.label) for view in views if view.shown)
+        live = self._on_terminal and self._spec.nproc == 1
+        console.follow(Source(view.path, view.stream, view.label, live) for view in views if view.shown)
         if self._spec.output.stdout_filters or self._spec.output.stderr_filters:
             self._copy([view for view in views if view.tee])
 
@@ -163,6 +171,10 @@ class Crew:
     async def stop(self) -> tuple[int, ...]:
         """End ranks and guardian; return the pids that would not die. The console then has all files to drain."""
         survivors = await self.link.stop()
+        if self._terminals is not None:
+            await self._terminals.settle(close=True)
+            self._terminals.close()
+            self._terminals = None
         self._show()
         return survivors
 
@@ -204,10 +216,22 @@ class Crew:
             local_rank=local,
             argv=rank_argv(self._spec, local),
             env=changes,
-            stdout=str(directory / "stdout.log"),
-            stderr=str(directory / "stderr.log"),
+            stdout=self._output(1, str(directory / "stdout.log")),
+            stderr=self._output(2, str(directory / "stderr.log")),
             stdin="inherit" if self._spec.nproc == 1 else "null",
             cpus=self._spec.cpus[local] if self._spec.cpus else (),
+        )
+
+    def _output(self, stream: int, path: str) -> str:
+        return path if self._terminals is None else self._terminals.open(stream, path)
+
+    def _made_terminals(self) -> Terminals:
+        from .terminals import Terminals
+
+        return Terminals(
+            self._line,
+            lambda: self.link.terminate(self._handed, signal.SIGWINCH),  # ranks that size their bars by it
+            lends_stdin=self._spec.nproc == 1,
         )
 
     def terminate(self, action: words.Terminate) -> None:
@@ -234,6 +258,8 @@ class Crew:
     async def collect(self, action: words.Collect) -> None:
         """Add last lines and error files to what ended by itself, within a bound; answer with bytes for the store."""
         facts, pace = action.facts, self.pace()
+        if self._terminals is not None:
+            await self._terminals.settle()
         try:
             facts = await self._files.run(self._describe, action.facts, timeout_s=COLLECT_S)
         except (OSError, TimeoutError) as error:

@@ -62,13 +62,12 @@ class _Copy:
         self._fd = -1
         self._broken = False
 
-    def add(self, key: str, label: bytes) -> None:
+    def add(self, key: str, label: bytes, live: bool = False) -> None:
         self._sieve.add(key, label)
         self._write(b"")  # the file is there from the start on
 
-    def feed(self, key: str, data: bytes) -> bool:
-        self._write(self._sieve.feed(key, data))
-        return False  # of a line nothing is copied before it is whole
+    def feed(self, key: str, data: bytes) -> None:
+        self._write(self._sieve.feed(key, data))  # of a line nothing is copied before it is whole
 
     def silent(self, key: str) -> None:
         pass

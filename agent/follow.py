@@ -21,7 +21,6 @@ from .inotify import OVERFLOW, OneShot
 
 TICK_S = 0.02  # while data flows: a reader may well look 50 times a second
 FALLBACK_TICK_S = 0.1  # where inotify is not to be had
-HOLD_S = 0.1  # silence after which a part of a line is shown
 BLOCK = 64 * 1024
 TURN = 1 << 20  # bytes of one file before it is the next one's turn
 KEEP = 64 * 1024  # of what a stopped reader has missed, this much is still shown
@@ -36,6 +35,7 @@ class Source:
     path: str
     stream: int = STDOUT
     label: bytes = b""
+    live: bool = False  # its rank is alone on a terminal: every byte is shown at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +71,11 @@ Request = Follow | Drain | GiveUp | Stop
 class Outlet(Protocol):
     """Where the output of files goes, by key: a console's lane, or a copy in another file. Called by the thread."""
 
-    def add(self, key: str, label: bytes, /) -> None:
-        """Expect output of ``key``, with ``label`` in front of its lines."""
+    def add(self, key: str, label: bytes, live: bool = ..., /) -> None:
+        """Expect output of ``key``, with ``label`` in front of its lines; ``live``: all of it at once, as it comes."""
 
-    def feed(self, key: str, data: bytes, /) -> bool:
-        """Take what ``key`` wrote; True when ``silent`` would bring out more."""
+    def feed(self, key: str, data: bytes, /) -> float | None:
+        """Take what ``key`` wrote; return after how long a silence ``silent`` is to be called, if it is."""
         ...
 
     def silent(self, key: str, /) -> None:
@@ -131,8 +131,7 @@ class _File:
     awake: bool = True  # data may be there
     behind: bool = False  # data is there
     blocked: bool = False  # the console is full
-    held: bool = False  # a part of a line waits for its rest
-    last: float = 0.0
+    show_s: float | None = None  # when a part of a line that waits for its rest is to be shown without it
     at: int = 0
     end: int | None = None  # while draining: where to stop
 
@@ -187,8 +186,8 @@ class Follower:
         for file in self._files:
             if file.awake and not file.blocked:
                 waits.append(0 if file.behind else TICK_S if file.watchable else FALLBACK_TICK_S)
-            if file.held and not file.blocked:
-                waits.append(max(0.0, file.last + HOLD_S - now))
+            if file.show_s is not None and not file.blocked:
+                waits.append(max(0.0, file.show_s - now))
         return 1000 * min(waits) if waits else None
 
     def _heed_watches(self) -> None:
@@ -222,7 +221,7 @@ class Follower:
         except OSError as error:
             lane.say(_trouble(source.path, error))
             return
-        lane.add(source.path, source.label)
+        lane.add(source.path, source.label, source.live)
         self._files.append(_File(source.path, fd, lane, watchable=self._notify is not None))
 
     def _turn(self, file: _File) -> None:
@@ -234,13 +233,13 @@ class Follower:
             if not self._read(file) and not file.blocked and self._arm(file) and not self._read(file):
                 file.awake = file.blocked
         at_end = not (file.blocked or file.behind)
-        if file.held and at_end and time.monotonic() >= file.last + HOLD_S:
+        if file.show_s is not None and at_end and time.monotonic() >= file.show_s:
             file.lane.silent(file.path)
-            file.held = False
+            file.show_s = None
 
     def _read(self, file: _File) -> bool:
         """Hand on at most a turn's worth; False when there was nothing, or no room for it."""
-        start = file.at
+        start, patience_s = file.at, None
         file.behind = False
         while not file.done():
             if not file.lane.has_room():
@@ -256,13 +255,13 @@ class Follower:
                 break
             file.at += len(data)
             self.moved += len(data)
-            file.held = file.lane.feed(file.path, data)
+            patience_s = file.lane.feed(file.path, data)
             if file.at - start >= TURN:
                 file.behind = True
                 break
         if file.at == start:
             return False
-        file.last = time.monotonic()
+        file.show_s = None if patience_s is None else time.monotonic() + patience_s
         return True
 
     def _arm(self, file: _File) -> bool:

@@ -22,6 +22,7 @@ import idle
 import machine
 import many_ranks
 import memory
+import output
 import restarts
 import store
 from rows import Found, Row, table
@@ -36,6 +37,7 @@ MEASUREMENTS: dict[str, tuple[str, Callable[[Stage, int], Found]]] = {
     "d": ("CPU of an idle agent", idle.measure),
     "e": ("64 ranks on one node", many_ranks.measure),
     "f": ("store: latencies and joins", store.measure),
+    "g": ("output of 8 ranks through the console", output.measure),
 }
 
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from remuster.agent.console import FULL, Lane
-from remuster.agent.follow import HOLD_S
 from remuster.agent.inotify import OneShot
 from remuster.agent.output import STDERR, STDOUT, Console, Source
+from remuster.agent.splice import HOLD_S
 
 THREADS = {"remuster-output", "remuster-stdout", "remuster-stderr"}
 

@@ -8,11 +8,13 @@ is known about them comes from /proc, the run directory and the store. Not a tes
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
+import termios
 import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -47,6 +49,7 @@ class Node:
         stdout: int | None = None,  # instead of the file
         merge: bool = False,  # 2>&1
         program: Iterable[str] = (str(COMMAND),),  # what executes the command in the end, if it is not the command
+        terminal: int | None = None,  # its stdin, and its stdout and stderr, unless stdout is given
     ) -> None:
         self.mark = uuid.uuid4().hex
         self.folder = folder
@@ -57,13 +60,16 @@ class Node:
         self._err = folder / "stderr"
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self.started_s = boottime()
+            shown: Any = out if terminal is None else terminal
             self.process = subprocess.Popen(
                 [*map(os.fsencode, program), *self.args],
                 env={**env, MARK: self.mark},
                 cwd=cwd,
-                stdin=subprocess.DEVNULL,
-                stdout=out if stdout is None else stdout,
-                stderr=subprocess.STDOUT if merge else err,
+                stdin=subprocess.DEVNULL if terminal is None else terminal,
+                stdout=shown if stdout is None else stdout,
+                stderr=subprocess.STDOUT if merge else err if terminal is None else terminal,
+                start_new_session=terminal is not None,
+                preexec_fn=None if terminal is None else lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509
             )
 
     # --- processes ----------------------------------------------------------------------------------------------------
@@ -184,10 +190,12 @@ class Place:
         env: Mapping[str, str] | None = None,
         stdout: int | None = None,
         merge: bool = False,
+        terminal: int | None = None,
     ) -> Node:
         """Start the command with a log directory of its own; a script by name is looked for in this folder."""
         folder = self.folder / "nodes" / f"{len(self.nodes)}{name and '-' + name}"
-        node = Node(folder, ("--log-dir", folder / "logs", *args), self.env | (env or {}), self.folder, stdout, merge)
+        line = ("--log-dir", folder / "logs", *args)
+        node = Node(folder, line, self.env | (env or {}), self.folder, stdout, merge, terminal)
         self.nodes.append(node)
         return node
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.process
 LINES = 20_000
 
 
-def test_the_last_byte_is_on_the_console_before_the_report(place: Place) -> None:
+def test_b12_the_last_byte_is_on_the_console_before_the_report(place: Place) -> None:
     text = (
         "import os, sys\n"
         "if os.environ['RANK'] == '0':\n"

@@ -33,6 +33,7 @@ LATER = {
     *("tempfile", "shutil", "random", "hashlib", "encodings.idna", "difflib", "uuid", "datetime"),
 }
 NEVER = {"torch", "numpy", "rich", "better_exceptions", "http.server", "pydantic", "sqlite3", "multiprocessing"}
+NEVER |= {"remuster.agent.terminals", "remuster.agent.log_writer"}  # without a terminal
 ALONE = {"grpc", "google.protobuf"}
 
 
