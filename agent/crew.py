@@ -194,7 +194,7 @@ class Crew:
         from ..health import errorfile
 
         lines = _last_lines(directory / "stderr.log") or _last_lines(directory / "stdout.log")
-        return fact._replace(tail=lines, error=errorfile.read(directory / "error.json"))
+        return fact._replace(tail=lines, error=errorfile.read(directory / "error.json"), logs=str(directory))
 
     # --- the guardian's words -----------------------------------------------------------------------------------------
     def _heard(self, event: said.GuardianEvent) -> None:

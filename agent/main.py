@@ -207,7 +207,7 @@ class _Host:
             log.write()
         over = agent.state.job is not None and agent.state.job.job.phase.over
         if end.code and chronicle.report:
-            self._console().say(chronicle.report)
+            self._console().say(_coloured(chronicle.report))
         if end.code and not (chronicle.report and over):
             self._console().say(_voiced(end.sentence))  # the report does not say how it ended
         elif not end.code and not over:
@@ -234,9 +234,8 @@ class _Host:
         async def judge(ask: Conclude) -> Concluded:
             from .counsel import Bench
 
-            return await Bench(spec, self._files, log.line, None if wards is None else wards(), settings.node).judge(
-                ask
-            )
+            ward = None if wards is None else wards()
+            return await Bench(spec, self._files, log.line, ward, settings.node, run_dir).judge(ask)
 
         async def newest() -> int | None:
             from .counsel import Bench
@@ -298,6 +297,12 @@ def _voiced(sentence: str) -> str:
     from .report import one_line
 
     return f"remuster: {one_line(sentence)}\n"
+
+
+def _coloured(report: str) -> str:
+    from . import colour
+
+    return colour.painted(report) if colour.wanted(os.environ, os.isatty(2)) else report
 
 
 def _warm(log: Notes) -> None:
