@@ -11,6 +11,7 @@ import gc
 import json
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -214,6 +215,8 @@ class _Host:
             self._console().say(_voiced(end.sentence))
         elif not end.code and not agent.state.round:
             self._console().say(_voiced("this node stood by as a spare and ran nothing; the job is done"))
+        if end.code:
+            await self._hand_up(chronicle.failed if over else {}, end.sentence, node, log)
         await aside.settle()
         log.line("exit", code=end.code, why=end.sentence)
         log.write()
@@ -287,6 +290,18 @@ class _Host:
             if record is not None:
                 await chronicle.keep(state.round, json.loads(record))
         await chronicle.settle()
+
+    async def _hand_up(self, record: dict[str, object], sentence: str, node: str, log: Notes) -> None:
+        """Leave the error for whoever started this command and asked for it by a variable."""
+        target = os.environ.get("TORCHELASTIC_ERROR_FILE")
+        if not target:
+            return
+        from . import parent_file
+
+        try:
+            await self._records.run(parent_file.write, Path(target), record, node, sentence, int(time.time()))
+        except (OSError, TimeoutError) as error:
+            log.line("the error was not written for the parent", file=target, why=str(error))
 
     def _complain(self, sentence: str, code: int) -> int:
         self._console().say(_voiced(sentence))
