@@ -1,4 +1,4 @@
-"""Colour for the report on a terminal: put on when it is printed, so that no record and no file ever holds any. Pure."""
+"""Colour for the report on a terminal: put on when it is printed, so that no record and no file holds any. Pure."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ def wanted(environ: Mapping[str, str], terminal: bool) -> bool:
 
 def painted(report: str) -> str:
     """Return the report with its verdict in red and its headings in bold; the text stays the same."""
-    lines, verdict = list[str](), True
-    for line in report.split("\n"):
-        verdict = verdict and not line.startswith("=")
-        label = next((label for label in _LABELS if line.startswith(label)), "")
-        if verdict and line:
-            line = f"{_LOUD}{line}{_PLAIN}"
-        elif line.startswith(_HEADS):
-            line = f"{_BOLD}{line}{_PLAIN}"
-        elif label:
-            line = f"{_BOLD}{label}{_PLAIN}{line[len(label) :]}"
-        lines.append(line)
-    return "\n".join(lines)
+    verdict, rule, rest = report.partition("\n=")
+    red = "\n".join(f"{_LOUD}{line}{_PLAIN}" if line else line for line in verdict.split("\n"))
+    return red + rule + "\n".join(map(_line, rest.split("\n")))
+
+
+def _line(line: str) -> str:
+    if line.startswith(_HEADS):
+        return f"{_BOLD}{line}{_PLAIN}"
+    label = next((label for label in _LABELS if line.startswith(label)), "")
+    return f"{_BOLD}{label}{_PLAIN}{line[len(label) :]}" if label else line

@@ -45,17 +45,17 @@ def _spelled(content: dict[str, object], code: int) -> bytes:
 
 def _root(record: Mapping[str, object]) -> Mapping[str, object]:
     """Return the end of the root rank as the record has it, empty when no rank was the root."""
-    verdict, evidence = part(record, "verdict"), record.get("evidence")
-    for said in cast("list[object]", evidence) if isinstance(evidence, list) else []:
-        of_node = cast("Mapping[str, object]", said) if isinstance(said, dict) else {}
-        facts = of_node.get("facts")
-        if of_node.get("node") != verdict.get("node") or not isinstance(facts, list):
-            continue
-        for fact in cast("list[object]", facts):
-            end = cast("Mapping[str, object]", fact) if isinstance(fact, dict) else {}
-            if end.get("is") == "exit" and end.get("rank") == verdict.get("rank"):
-                return end
+    verdict = part(record, "verdict")
+    for said in _objects(record.get("evidence")):
+        for fact in _objects(said.get("facts")) if said.get("node") == verdict.get("node") else ():
+            if fact.get("is") == "exit" and fact.get("rank") == verdict.get("rank"):
+                return fact
     return {}
+
+
+def _objects(value: object) -> list[Mapping[str, object]]:
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    return [cast("Mapping[str, object]", item) for item in items if isinstance(item, dict)]
 
 
 def _told(error: Mapping[str, object], sentence: str, now: int) -> dict[str, object]:

@@ -1,6 +1,6 @@
 """The final report of a failed launch: the verdict first, then torchrun's layout, so that people and tools find what
-they know, then what torchrun does not say: the root's last words, the victims, where the files are, what was spent, what
-to do. It fits a screen, whatever the number of ranks. Pure text, without colour.
+they know, then what torchrun does not say: the root's last words, the victims, where the files are, what was spent,
+what to do. It fits a screen, whatever the number of ranks. Pure text, without colour.
 
 The leading agent renders it into the round's record, so that all nodes print the same. The last line names the
 exception that torchrun would have raised: wrappers that run the command look for exactly that.
@@ -22,6 +22,7 @@ COLUMNS, LINES = 110, 50  # a screen
 RULE = 60  # torchrun's: rules are as long as the longest line, at most
 TRACE_LINES = 12
 LAST_LINES, LEAST_LINES = 20, 4  # of the root's output: as many as fit
+_UNCUT = ("  error_file: ", "Logs      : ", "Record    : ")  # paths are for copying
 _NONE = "<N/A>"
 _HINT = "To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html"
 
@@ -71,10 +72,7 @@ def render(case: Case) -> str:
     others = [
         end
         for end in ends
-        if end is not root
-        and end.exit.status
-        and not end.exit.stopping
-        and (end.node, end.exit.rank) not in victims
+        if end is not root and end.exit.status and not end.exit.stopping and (end.node, end.exit.rank) not in victims
     ]
     title = f"{case.entry} FAILED"
     blocks = _others(others)
@@ -88,9 +86,6 @@ def render(case: Case) -> str:
     room = min(LAST_LINES, max(LEAST_LINES, LINES - len(above) - len(below) - 1))
     lines = [*above, *_last_lines(root, first, room), *below]
     return "\n".join(clean(line) if line.startswith(_UNCUT) else _fit(clean(line)) for line in lines)
-
-
-_UNCUT = ("  error_file: ", "Logs      : ", "Record    : ")  # paths are for copying
 
 
 def _others(others: list[Failure]) -> list[str]:
@@ -168,7 +163,8 @@ def _ranks_of(evidence: RoundEvidence, nodes: set[str]) -> list[int]:
 
 def _facts(case: Case, root: Failure | None, above: list[str]) -> list[str]:
     verdict = case.verdict
-    lines = [f"Class     : {verdict.cls} (family {verdict.family}){'; the fault is the node' if verdict.node_fault else ''}"]
+    where = "; the fault is the node" if verdict.node_fault else ""
+    lines = [f"Class     : {verdict.cls} (family {verdict.family}){where}"]
     deciding = " ".join(verdict.line.split())[:COLUMNS]
     if deciding not in verdict.sentence and deciding not in "\n".join(above):
         lines.append(f"Line      : {verdict.line}")

@@ -16,7 +16,7 @@ from remuster.health.verdict import judge
 TRACE = 'Traceback (most recent call last):\n  File "/w/train.py", line 7, in main\n    step()\nValueError: boom'
 GLOO = "RuntimeError: [gloo/transport/tcp/pair.cc:537] Connection closed by peer [10.0.3.11]:39001"
 RECORD = "node-a: /logs/run_0badcafe/attempts/attempt-000.json, and in each node's run directory"
-OUTPUT = tuple(f"step {i} of an epoch with a line that is longer than any terminal is wide {'=' * 60}" for i in range(90))
+OUTPUT = tuple(f"step {i} of a line that is longer than any terminal is wide {'=' * 60}" for i in range(90))
 
 
 def evidence(*, stopped_root: bool = False) -> RoundEvidence:
@@ -67,7 +67,9 @@ def test_torchruns_layout() -> None:
 
 
 def test_what_torchrun_does_not_say() -> None:
-    text = report(evidence(), ended="no restarts are allowed (--max-restarts 0)", spent="0 of 0 restarts of this launch")
+    text = report(
+        evidence(), ended="no restarts are allowed (--max-restarts 0)", spent="0 of 0 restarts of this launch"
+    )
     below = text[text.index("Root Cause") :].split("\n")[11:]
     assert below[1:] == [
         "Last lines of rank 1 on node-a:",  # without the traceback, which stands above
@@ -141,8 +143,11 @@ def stopped(first: int, last: int) -> list[RankExit]:
 
 def one_rank(world: int) -> RoundEvidence:
     """A rank in the middle raises with a traceback as deep as they come, one peer cries, the rest is stopped by us."""
-    trace = "\n".join(["Traceback (most recent call last):", *(f'  File "/w/m{i}.py", line {i}' for i in range(80)), "ValueError: boom"])
-    root = RankExit(3, 3, 103, 1, 1.0, error=ErrorFile("ValueError: boom", trace, 1_770_000_000, "/l/error.json"), tail=OUTPUT, logs="/l")
+    frames = "".join(f'  File "/w/m{i}.py", line {i}\n' for i in range(80))
+    error = ErrorFile(
+        "ValueError: boom", f"Traceback (most recent call last):\n{frames}ValueError: boom", 1, "/l/e.json"
+    )
+    root = RankExit(3, 3, 103, 1, 1.0, error=error, tail=OUTPUT, logs="/l")
     ends = [*stopped(0, 1), RankExit(2, 2, 102, 1, 2.0, tail=(GLOO,)), root, *stopped(4, world - 1)]
     return by_node(ends)
 
