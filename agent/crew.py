@@ -30,6 +30,7 @@ from .spec import JobSpec
 from .worker_env import RankPlace, rank_argv, rank_env
 
 if TYPE_CHECKING:
+    from .file_timer import TimerPipe
     from .output import Console
 
 COLLECT_S = 3.0  # for last lines and error files; then the facts go without them
@@ -44,6 +45,7 @@ class Place(NamedTuple):
     files: FileThread
     console: Callable[[], Console]  # loaded when there is something to show: ranks start sooner
     line: Callable[..., None]  # a line of the agent's own
+    timers: TimerPipe | None = None
 
 
 class Crew:
@@ -55,6 +57,7 @@ class Crew:
         self._files = place.files
         self._console = place.console
         self._line = place.line
+        self._timers = place.timers
         self._post = post
         self._environ = seat.environ
         self._handed = Round(0)  # the last round whose start has reached the guardian
@@ -144,6 +147,8 @@ class Crew:
             self._line("OMP_NUM_THREADS is set to 1 for each rank; set it yourself to change that")
         changes: dict[str, str | None] = dict.fromkeys(env.unset)
         changes.update(env.set)
+        if self._timers is not None:
+            changes["TORCHELASTIC_TIMER_FILE"] = str(self._timers.path)
         return RankOrder(
             local_rank=local,
             argv=rank_argv(self._spec, local),
@@ -194,6 +199,8 @@ class Crew:
         from ..health import errorfile
 
         lines = _last_lines(directory / "stderr.log") or _last_lines(directory / "stdout.log")
+        if self._timers is not None and (why := self._timers.why(fact.pid)):
+            lines = (*lines, why)
         return fact._replace(tail=lines, error=errorfile.read(directory / "error.json"), logs=str(directory))
 
     # --- the guardian's words -----------------------------------------------------------------------------------------

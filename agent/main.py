@@ -7,6 +7,7 @@ when the store is an etcd.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
 import os
@@ -47,6 +48,7 @@ from .strays import sweep_strays
 from .terms import terms
 
 if TYPE_CHECKING:
+    from .file_timer import TimerPipe
     from .ledger import Ledger
     from .output import Console
     from .wards import Wards
@@ -153,6 +155,7 @@ class _Host:
 
             keep_record(run_dir, spec.checkpoint_dir, spec.run_id, record)
 
+        timers = await self._file_timers(run_dir, log)
         chronicle = Chronicle(met.store, settings.keys, self._records, keep, log.line)
         spared = Spared(lambda pids: agent.crew.link.spare(pids))
 
@@ -168,7 +171,7 @@ class _Host:
 
         aside = Aside(ledger)
         chronicle.told = aside.record
-        agent = self._agent(met.store, settings, chronicle, log, (run_dir, aside, spared))
+        agent = self._agent(met.store, settings, chronicle, log, (run_dir, aside, spared, timers))
         agent.crew.link.hold(*lock)
         if spec.backend is Backend.ETCD:
             from . import letter
@@ -205,6 +208,7 @@ class _Host:
                 task.cancel()
             await asyncio.gather(*attending, return_exceptions=True)
             await agent.crew.stop()
+            await self._close_timers(timers)
             log.write()
         over = agent.state.job is not None and agent.state.job.job.phase.over
         if end.code and chronicle.report:
@@ -225,13 +229,18 @@ class _Host:
         return end.code
 
     def _agent(
-        self, store: Store, settings: Settings, chronicle: Chronicle, log: Notes, beside: tuple[Path, Aside, Spared]
+        self,
+        store: Store,
+        settings: Settings,
+        chronicle: Chronicle,
+        log: Notes,
+        beside: tuple[Path, Aside, Spared, TimerPipe | None],
     ) -> Agent:
-        spec, (run_dir, aside, spared) = self._spec, beside
+        spec, (run_dir, aside, spared, timers) = self._spec, beside
         crews: list[Crew] = []
 
         def crew(post: Callable[[words.Event], None]) -> Crew:
-            crews.append(Crew(spec, self._seat, post, Place(run_dir, self._files, self._console, log.line)))
+            crews.append(Crew(spec, self._seat, post, Place(run_dir, self._files, self._console, log.line, timers)))
             return crews[0]
 
         async def judge(ask: Conclude) -> Concluded:
@@ -290,6 +299,26 @@ class _Host:
             if record is not None:
                 await chronicle.keep(state.round, json.loads(record))
         await chronicle.settle()
+
+    async def _file_timers(self, run_dir: Path, log: Notes) -> TimerPipe | None:
+        """Serve torchelastic's file timers, where they are asked for."""
+        asked = self._spec.timer_file
+        if asked is None:
+            return None
+        from .file_timer import TimerPipe, make_pipe
+
+        path = Path(asked) if asked else run_dir / "timers"  # as given: ranks begin in this directory too
+        try:
+            return TimerPipe(path, await self._files.run(make_pipe, path), log.line)
+        except (OSError, TimeoutError) as error:
+            log.line("file timers are not served", path=str(path), why=str(error))
+            return None
+
+    async def _close_timers(self, timers: TimerPipe | None) -> None:
+        if timers is not None:
+            timers.close()
+            with contextlib.suppress(OSError, TimeoutError):
+                await self._files.run(timers.path.unlink)
 
     async def _hand_up(self, record: dict[str, object], sentence: str, node: str, log: Notes) -> None:
         """Leave the error for whoever started this command and asked for it by a variable."""

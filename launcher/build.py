@@ -94,6 +94,7 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
             retry_budget=() if budget is None else _budget(given.origin("retry-budget"), budget, parse_budget),
             resume_hook=_hook(given),
             on_event=_on_event(given),
+            timer_file=env.timer_file,
         )
     except SpecError as error:
         raise UsageError(str(error)) from None

@@ -212,3 +212,28 @@ def test_the_report_is_coloured_on_a_terminal_and_nowhere_else(place: Place, no_
     assert (b"\x1b[1;31mrank 0 on " in shown) is not no_color
     assert "\x1b" not in node.records()[0]["report"]
     assert "\\u001b" not in (node.run_dir / "attempts" / "attempt-000.json").read_text()
+
+
+# --- file timers ------------------------------------------------------------------------------------------------------
+LATE = """
+import json, os, signal, sys, time
+import torch.distributed.elastic.timer as timer
+timer.configure(timer.FileTimerClient(os.environ['TORCHELASTIC_TIMER_FILE']))
+with timer.expires(after=60, scope='in time'):
+    pass
+if os.environ['RANK'] == '1' and os.environ['REMUSTER_ATTEMPT'] == '0':
+    with timer.expires(after=0.2, scope='one step'):
+        time.sleep(60)
+"""
+
+
+def test_a_rank_that_is_late_by_torchs_file_timer_is_killed_and_named(place: Place) -> None:
+    """Red when the pipe is not served: torch's client then fails in all ranks."""
+    env = {"TORCHELASTIC_ENABLE_FILE_TIMER": "1", "TORCHELASTIC_TIMER_FILE": str(place.folder / "pipe")}
+    node = place.command("--nproc-per-node", "2", "--max-restarts", "1", place.script("t.py", LATE), env=env)
+    assert node.exit_code(60) == 0, node.say()
+    first, second = node.records()
+    assert (first["verdict"]["class"], first["verdict"]["rank"], first["exit_codes"]["1"]) == ("rank_hang", 1, -9)
+    assert "the timer 'one step' of this rank expired" in first["verdict"]["sentence"]
+    assert second["state"] == "done"
+    assert not (place.folder / "pipe").exists()
