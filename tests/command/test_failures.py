@@ -44,7 +44,7 @@ def test_b09_nothing_is_put_among_the_scripts_arguments(place: Place) -> None:
 
 
 def test_b09_a_wrong_argument_is_the_users_error_and_never_retried(place: Place) -> None:
-    """Red when ``user_args`` is not in NEVER of policy.py."""
+    """Red when ``_never`` of policy.py knows no class that a restart cannot help."""
     node = place.command(
         "--nproc-per-node", "2", "--max-restarts", "3", place.script("t.py", ARGPARSE), "--local_rank=0"
     )
@@ -209,31 +209,53 @@ def test_the_report_is_coloured_on_a_terminal_and_nowhere_else(place: Place, no_
     os.close(ours)
     assert node.exit_code() == 1
     assert b"Root Cause" in shown
-    assert (b"\x1b[1;31mrank 0 on " in shown) is not no_color
+    assert (b"\x1b[1;31mrank 0 on " in shown) == (not no_color)
     assert "\x1b" not in node.records()[0]["report"]
     assert "\\u001b" not in (node.run_dir / "attempts" / "attempt-000.json").read_text()
 
 
 # --- file timers ------------------------------------------------------------------------------------------------------
-LATE = """
-import json, os, signal, sys, time
+BY_TORCH = """
 import torch.distributed.elastic.timer as timer
-timer.configure(timer.FileTimerClient(os.environ['TORCHELASTIC_TIMER_FILE']))
+timer.configure(timer.FileTimerClient(pipe))
 with timer.expires(after=60, scope='in time'):
     pass
-if os.environ['RANK'] == '1' and os.environ['REMUSTER_ATTEMPT'] == '0':
+if late:
     with timer.expires(after=0.2, scope='one step'):
         time.sleep(60)
 """
+BY_HAND = """
+import json, signal
+if late:
+    told = {'version': 1, 'pid': os.getpid(), 'scope_id': 'one step', 'expiration_time': time.time() + 0.2, 'signal': 9}
+    with open(pipe, 'w') as file: file.write(json.dumps(told) + chr(10))
+    time.sleep(60)
+"""
+HEAD = """
+import os, time
+pipe = os.environ['TORCHELASTIC_TIMER_FILE']
+late = os.environ['RANK'] == '1' and os.environ['REMUSTER_ATTEMPT'] == '0'
+"""
 
 
-def test_a_rank_that_is_late_by_torchs_file_timer_is_killed_and_named(place: Place) -> None:
-    """Red when the pipe is not served: torch's client then fails in all ranks."""
+@pytest.mark.parametrize("client", [BY_HAND, pytest.param(BY_TORCH, marks=pytest.mark.drill)], ids=["hand", "torch"])
+def test_a_rank_that_is_late_by_a_file_timer_is_killed_and_named(place: Place, client: str) -> None:
+    """Red when the pipe is not served, and when a wait that ran out is all that the verdict sees in it."""
     env = {"TORCHELASTIC_ENABLE_FILE_TIMER": "1", "TORCHELASTIC_TIMER_FILE": str(place.folder / "pipe")}
-    node = place.command("--nproc-per-node", "2", "--max-restarts", "1", place.script("t.py", LATE), env=env)
+    script = place.script("t.py", HEAD + client)
+    node = place.command("--nproc-per-node", "2", "--max-restarts", "1", script, env=env)
     assert node.exit_code(60) == 0, node.say()
     first, second = node.records()
     assert (first["verdict"]["class"], first["verdict"]["rank"], first["exit_codes"]["1"]) == ("rank_hang", 1, -9)
     assert "the timer 'one step' of this rank expired" in first["verdict"]["sentence"]
     assert second["state"] == "done"
     assert not (place.folder / "pipe").exists()
+
+
+# --- a rank leaves ----------------------------------------------------------------------------------------------------
+@pytest.mark.drill
+def test_a_rank_that_exits_0_while_another_runs_on_is_told_of_once(place: Place) -> None:
+    text = "import os, time\nif os.environ['RANK'] == '1': time.sleep(34)\n"
+    node = place.command("--nproc-per-node", "2", place.script("t.py", text))
+    assert node.exit_code(60) == 0, node.say()
+    assert node.err.count("rank 0 exited 0 30 s ago, and rank 1 of this node still runs") == 1
