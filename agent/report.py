@@ -22,7 +22,8 @@ COLUMNS, LINES = 110, 50  # a screen
 RULE = 60  # torchrun's: rules are as long as the longest line, at most
 TRACE_LINES = 12
 LAST_LINES, LEAST_LINES = 20, 4  # of the root's output: as many as fit
-_UNCUT = ("  error_file: ", "Logs      : ", "Record    : ")  # paths are for copying
+_LAST = "ChildFailedError: "
+_UNCUT = ("  error_file: ", "Logs      : ", "Record    : ", _LAST)  # paths are for copying, the last line for programs
 _NONE = "<N/A>"
 _HINT = "To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html"
 
@@ -81,10 +82,10 @@ def render(case: Case) -> str:
     bar, section = "=" * width, "-" * width
     above = ["", *_wrapped("", verdict.sentence), bar, title, section, "Failures:", *blocks]
     above += [section, "Root Cause (first observed failure):", *first, bar]
-    below = [*_victims(case, ends, victims), *_facts(case, root, above)]
-    below += [f"ChildFailedError: {title}: {verdict.sentence}", ""]
-    room = min(LAST_LINES, max(LEAST_LINES, LINES - len(above) - len(below) - 1))
-    lines = [*above, *_last_lines(root, first, room), *below]
+    last = f"{_LAST}{title}: {one_line(verdict.sentence)}"
+    below = [*_victims(case, ends, victims), *_facts(case, root, above), last, ""]
+    room = LINES - len(above) - len(below) - len(last) // COLUMNS - 1
+    lines = [*above, *_last_lines(root, min(LAST_LINES, max(LEAST_LINES, room))), *below]
     return "\n".join(clean(line) if line.startswith(_UNCUT) else _fit(clean(line)) for line in lines)
 
 
@@ -127,7 +128,7 @@ def _no_rank(verdict: Verdict) -> list[str]:
     return ["[0]:", f"  host      : {verdict.node or _NONE}", f"  traceback : {verdict.sentence}"]
 
 
-def _last_lines(root: Failure | None, block: list[str], room: int) -> list[str]:
+def _last_lines(root: Failure | None, room: int) -> list[str]:
     """Return the root's last lines but for those that its block shows already."""
     if root is None:
         return []

@@ -192,8 +192,10 @@ def test_it_fits_a_screen(make: Callable[[int], RoundEvidence], world: int) -> N
     victims = SCREENS[make, world]
     long = "rank_hang: worth another try, but " + "all restarts of this launch are used up; " * 9
     lines = report(make(world), "a/" * 70 + "train.py", long, "3 of 3 restarts of this launch; " * 9).split("\n")
-    assert len(lines) <= LINES
-    assert max(map(len, lines)) <= COLUMNS
+    rows = sum(1 + max(0, len(line) - 1) // COLUMNS for line in lines)  # the last line is for programs, and whole
+    assert rows <= LINES
+    assert max(map(len, lines[:-2])) <= COLUMNS
+    assert lines[-2].endswith(judge(make(world)).sentence)
     assert [line for line in lines if line.startswith("Victims")] == ([f"Victims   : {victims}"] if victims else [])
     assert "Root Cause (first observed failure):" in lines
     assert lines[-2].startswith("ChildFailedError: a/a/")
