@@ -114,6 +114,11 @@ def for_people(at: float | None) -> str | None:
     return None if at is None else datetime.fromtimestamp(at, timezone.utc).isoformat(timespec="milliseconds")
 
 
+def record_path(run_dir: Path, attempt: int) -> Path:
+    """Return where an agent keeps the record of an attempt."""
+    return run_dir / "attempts" / f"attempt-{attempt:03d}.json"
+
+
 def write_record(directory: Path, attempt: int, record: Mapping[str, object]) -> Path:
     """Write ``attempt-NNN.json``, or ``attempt-NNN.<k>.json`` where that exists; whole and durable, or not at all."""
     make_private(directory)

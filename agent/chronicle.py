@@ -43,6 +43,7 @@ class Chronicle:
         self._fetched: set[Round] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.report = ""  # of the last round that failed
+        self.failed: dict[str, object] = {}  # that round's record
         self.told: Callable[[dict[str, object]], object] = id  # is given each record, in the loop's own thread
 
     def job_seen(self, job: Job) -> None:
@@ -112,6 +113,7 @@ class Chronicle:
             fields = {"class": said.get("class"), "family": said.get("family"), "decision": record.get("decision")}
             self._line("verdict", round=n, sentence=said.get("sentence"), **fields)
             self.report = str(record.get("report", ""))
+            self.failed = record
 
     async def _write(self, n: Round, record: dict[str, object]) -> None:
         try:

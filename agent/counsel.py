@@ -24,9 +24,9 @@ from ..rendezvous.leader_words import Conclude, Concluded, Stamps
 from ..rendezvous.records import NodeId, ResumePoint, Round
 from ..rendezvous.snapshot import Report
 from . import report
-from .attempts import AttemptFacts, AttemptState, Times, attempt_record
+from .attempts import AttemptFacts, AttemptState, Times, attempt_record, record_path
 from .files import FileThread
-from .judge import Allowance, Judgement, weigh
+from .judge import Allowance, Judgement, spending, weigh
 from .linux import boottime
 from .node_state import NodeState
 from .reentry import entry, steps
@@ -71,6 +71,7 @@ class Bench:
     wards: Wards | None = None  # where what is held against a host is written down
     node: str = ""  # this agent's, which judges: its record says so
     pace: Callable[[], Pace | None] = lambda: None  # its own ranks': when all went well no node tells of them
+    run_dir: Path = Path()
 
     async def judge(self, ask: Conclude) -> Concluded:
         """Answer the job machine's question about a round."""
@@ -183,9 +184,12 @@ class Bench:
         record["quarantined"] = found.barred or None
         record["judged_by"] = self.node or None
         if not ask.done and made.verdict.cls not in PLANNED:  # whoever is asked to go has not failed
-            rows = report.failures(made.evidence, made.verdict)
-            ended = "" if made.retry else made.reason
-            record["report"] = _bounded(report.render(self.spec.script, made.verdict, rows, ended))
+            kept = f"{self.node}: {record_path(self.run_dir, ask.job.attempt)}, and in each node's run directory"
+            spent = spending(made, self._allowance())
+            case = report.Case(
+                self.spec.script, made.evidence, made.verdict, made.reason, made.retry, spent, kept if self.node else ""
+            )
+            record["report"] = _bounded(report.render(case))
         return json.dumps(record, separators=(",", ":")).encode()
 
 

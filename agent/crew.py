@@ -32,6 +32,7 @@ from .worker_env import RankPlace, rank_argv, rank_env
 
 if TYPE_CHECKING:
     from .duplicates import Duplicates
+    from .file_timer import TimerPipe
     from .gloo_interface import Choice
     from .output import Console
     from .showing import View
@@ -52,6 +53,7 @@ class Place(NamedTuple):
     gloo: asyncio.Task[Choice] | None = (
         None  # which interface the ranks' gloo should use; None: its own choice is right
     )
+    timers: TimerPipe | None = None
 
 
 class Crew:
@@ -65,6 +67,7 @@ class Crew:
         self._line = place.line
         self._gloo = place.gloo
         self._defaults: dict[str, str] = {}  # of the ranks' environment, where nobody sets them
+        self._timers = place.timers
         self._post = post
         self._environ = seat.environ
         self._handed = Round(0)  # the last round whose start has reached the guardian
@@ -212,6 +215,8 @@ class Crew:
         changes: dict[str, str | None] = dict.fromkeys(env.unset)
         changes.update(self._defaults)
         changes.update(env.set)
+        if self._timers is not None:
+            changes["TORCHELASTIC_TIMER_FILE"] = str(self._timers.path)
         return RankOrder(
             local_rank=local,
             argv=rank_argv(self._spec, local),
@@ -281,7 +286,9 @@ class Crew:
         from ..health import errorfile
 
         lines = _last_lines(directory / "stderr.log") or _last_lines(directory / "stdout.log")
-        return fact._replace(tail=lines, error=errorfile.read(directory / "error.json"))
+        if self._timers is not None and (why := self._timers.why(fact.pid)):
+            lines = (*lines, why)
+        return fact._replace(tail=lines, error=errorfile.read(directory / "error.json"), logs=str(directory))
 
     # --- the guardian's words -----------------------------------------------------------------------------------------
     def _heard(self, event: said.GuardianEvent) -> None:

@@ -78,6 +78,21 @@ def weigh(ask: Conclude, allowance: Allowance, newest_step: int, now: int) -> Ju
     return Judgement(evidence, verdict, retry, reason, paid, receipt.refunded, left, charge, outcome)
 
 
+def spending(made: Judgement, allowance: Allowance) -> str:
+    """Say what the job has spent by now, who pays for this round, and what is left."""
+    most = "" if allowance.max_restarts is None else f" of {allowance.max_restarts}"
+    bounds = {bound.family: bound.text for bound in allowance.budget}
+    families = ", ".join(
+        f"{family} {n}{f' (--retry-budget {bounds[family]})' if family in bounds else ''}"
+        for family, n in made.charge.spent
+    )
+    said = [f"{made.charge.charged}{most} restarts of this launch"]
+    said += [f"over the job's life {families}"] if families else []
+    said += [f"charged to {made.family} now"] if made.family else []
+    said += [f"{name} {n} left" for name, n in made.left]
+    return "; ".join(said)
+
+
 def _left(paid: str, receipt: Receipt, restarts: int | None) -> tuple[tuple[str, int], ...]:
     """Return what bounds still leave after a charge; nothing after none."""
     found = ((paid, receipt.left), (LAUNCH, restarts)) if paid else ()

@@ -7,11 +7,13 @@ when the store is an etcd.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,6 +50,7 @@ from .terms import ELSEWHERE, terms
 from .worker_env import scrubbed
 
 if TYPE_CHECKING:
+    from .file_timer import TimerPipe
     from .gloo_interface import Choice
     from .ledger import Ledger
     from .output import Console
@@ -180,6 +183,7 @@ class _Host:
 
             keep_record(run_dir, spec.checkpoint_dir, spec.run_id, record)
 
+        timers = await self._file_timers(run_dir, log)
         chronicle = Chronicle(met.store, settings.keys, self._records, keep, log.line)
         spared = Spared(lambda pids: agent.crew.link.spare(pids))
 
@@ -195,7 +199,7 @@ class _Host:
 
         aside = Aside(ledger)
         chronicle.told = aside.record
-        agent = self._agent(met.store, settings, chronicle, log, (run_dir, aside, spared))
+        agent = self._agent(met.store, settings, chronicle, log, (run_dir, aside, spared, timers))
         agent.crew.link.hold(*lock)
         if spec.backend is Backend.ETCD:
             from . import letter
@@ -233,16 +237,19 @@ class _Host:
                 task.cancel()
             await asyncio.gather(*attending, return_exceptions=True)
             await agent.crew.stop()
+            await self._close_timers(timers)
             log.write()
         over = agent.state.job is not None and agent.state.job.job.phase.over
         if end.code and chronicle.report:
-            self._console().say(chronicle.report)
+            self._console().say(_coloured(chronicle.report))
         if end.code and not (chronicle.report and over):
             self._console().say(_voiced(end.sentence))  # the report does not say how it ended
         elif not end.code and not over:
             self._console().say(_voiced(end.sentence))
         elif not end.code and not agent.state.round:
             self._console().say(_voiced("this node stood by as a spare and ran nothing; the job is done"))
+        if end.code:
+            await self._hand_up(chronicle.failed if over else {}, end.sentence, node, log)
         await aside.settle()
         log.line("exit", code=end.code, why=end.sentence)
         log.write()
@@ -251,20 +258,27 @@ class _Host:
         return end.code
 
     def _agent(
-        self, store: Store, settings: Settings, chronicle: Chronicle, log: Notes, beside: tuple[Path, Aside, Spared]
+        self,
+        store: Store,
+        settings: Settings,
+        chronicle: Chronicle,
+        log: Notes,
+        beside: tuple[Path, Aside, Spared, TimerPipe | None],
     ) -> Agent:
-        spec, (run_dir, aside, spared) = self._spec, beside
+        spec, (run_dir, aside, spared, timers) = self._spec, beside
         crews: list[Crew] = []
 
         def crew(post: Callable[[words.Event], None]) -> Crew:
-            crews.append(Crew(spec, self._seat, post, Place(run_dir, self._files, self._console, log.line, self._gloo)))
+            place = Place(run_dir, self._files, self._console, log.line, self._gloo, timers)
+            crews.append(Crew(spec, self._seat, post, place))
             return crews[0]
 
         async def judge(ask: Conclude) -> Concluded:
             from .counsel import Bench
 
             barring = None if wards is None else wards()
-            return await Bench(spec, self._files, log.line, barring, settings.node, agent.crew.pace).judge(ask)
+            bench = Bench(spec, self._files, log.line, barring, settings.node, agent.crew.pace, run_dir)
+            return await bench.judge(ask)
 
         async def newest() -> int | None:
             from .counsel import Bench
@@ -329,6 +343,38 @@ class _Host:
             self._short.add(short)
             print(_voiced(short), end="", file=sys.stderr, flush=True)
 
+    async def _file_timers(self, run_dir: Path, log: Notes) -> TimerPipe | None:
+        """Serve torchelastic's file timers, where they are asked for."""
+        asked = self._spec.timer_file
+        if asked is None:
+            return None
+        from .file_timer import TimerPipe, make_pipe
+
+        path = Path(asked) if asked else run_dir / "timers"  # as given: ranks begin in this directory too
+        try:
+            return TimerPipe(path, await self._files.run(make_pipe, path), log.line)
+        except (OSError, TimeoutError) as error:
+            log.line("file timers are not served", path=str(path), why=str(error))
+            return None
+
+    async def _close_timers(self, timers: TimerPipe | None) -> None:
+        if timers is not None:
+            timers.close()
+            with contextlib.suppress(OSError, TimeoutError):
+                await self._files.run(timers.path.unlink)
+
+    async def _hand_up(self, record: dict[str, object], sentence: str, node: str, log: Notes) -> None:
+        """Leave the error for whoever started this command and asked for it by a variable."""
+        target = os.environ.get("TORCHELASTIC_ERROR_FILE")
+        if not target:
+            return
+        from . import parent_file
+
+        try:
+            await self._records.run(parent_file.write, Path(target), record, node, sentence, int(time.time()))
+        except (OSError, TimeoutError) as error:
+            log.line("the error was not written for the parent", file=target, why=str(error))
+
     def _complain(self, sentence: str, code: int) -> int:
         self._console().say(_voiced(sentence))
         return code
@@ -338,6 +384,12 @@ def _voiced(sentence: str) -> str:
     from .report import one_line
 
     return f"remuster: {one_line(sentence)}\n"
+
+
+def _coloured(report: str) -> str:
+    from . import colour
+
+    return colour.painted(report) if colour.wanted(os.environ, os.isatty(2)) else report
 
 
 def _warm(log: Notes) -> None:

@@ -14,6 +14,7 @@ from ..rendezvous.errors import BadRecord
 from ..rendezvous.records import NO_PLACE, Cause, Phase, Round, unusable
 from ..rendezvous.replacing import replace
 from ..rendezvous.writes import Kind
+from .early_leave import left_early
 from .node_enter import NO_STORE, UNKNOWN, Step, end
 from .node_state import NodeState, Ranks, Settings
 from .node_take import take
@@ -74,6 +75,7 @@ def _advance(s: NodeState, at: float) -> Step:
         _placeless,
         _waiting,
         _stalled,
+        _early,
     ):
         if s.exiting:
             break
@@ -360,6 +362,18 @@ def _stalled(s: NodeState, at: float, out: list[Action]) -> NodeState:
     where = {Phase.FORMING: "forming", Phase.STOPPING: "being stopped"}.get(job.phase, "without a master address")
     why = f"round {job.round} has been {where} for {s.settings.stall_s:g} s, and no agent takes it on"
     return _give_up(s, f"{why}: somebody else may hold {s.settings.keys.leader}; start again", out)
+
+
+def _early(s: NodeState, at: float, out: list[Action]) -> NodeState:
+    found = left_early(s)
+    if found is None:
+        return s
+    until, why = found
+    if at < until:
+        out.append(Wake(until, "some ranks have left"))
+        return s
+    out.append(Tell(why))
+    return replace(s, told_early=s.round)
 
 
 def _give_up(s: NodeState, why: str, out: list[Action]) -> NodeState:

@@ -89,6 +89,7 @@ class NodeState:
     holder: KeyValue | None = None  # another machine's agent that holds this node's name
     held_since: float = 0.0
     campaign_at: float = 0.0
+    told_early: Round = Round(0)  # in which it was told that some ranks left and others did not
     waits: tuple[Phase, Round] | None = None  # where this node has last said what it waits for
     exiting: bool = False
 

@@ -128,6 +128,7 @@ class JobSpec:
     on_event: tuple[str, ...] = field(default=(), repr=False)  # a command, or a URL alone, which may hold a token
 
     output: Output = Output()
+    timer_file: str | None = None  # file timers are served: at this path; empty: in the run directory
     log_dir: Path | None = None  # None: a new one of this user's
     checkpoint_dir: Path | None = None
     resume_hook: str | None = None

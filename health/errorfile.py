@@ -60,6 +60,16 @@ def read(path: Path) -> ErrorFile | None:
     return error_file or ErrorFile(note, path=str(path))
 
 
+def whole(path: Path) -> dict[str, object] | None:
+    """Return all that is in a well-formed error file, to be handed on; None when there is none. Blocks."""
+    try:
+        raw = _read_regular(path)
+    except OSError:
+        return None
+    error, _ = parse(raw)
+    return None if error is None else cast("dict[str, object]", json.loads(raw))
+
+
 def _read_regular(path: Path) -> bytes:
     """Read a file that a rank may have replaced by anything: a pipe without a writer must hold nobody up."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)

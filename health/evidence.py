@@ -29,6 +29,7 @@ class RankExit(NamedTuple):
     error: ErrorFile | None = None
     tail: tuple[str, ...] = ()  # last lines of its stderr (of stdout when stderr is empty), bounded
     wall: int = 0  # the node's wall clock when it ended: shown, never compared across nodes
+    logs: str = ""  # the directory of its files on its node: shown
 
 
 class StartError(NamedTuple):

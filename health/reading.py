@@ -15,7 +15,7 @@ from enum import IntEnum
 from . import exits
 from .classes import find
 from .evidence import RankExit
-from .signatures import GENERIC, HANG, TYPED, Hit, Role, match
+from .signatures import FILE_TIMER, GENERIC, HANG, TYPED, Hit, Role, match
 
 
 class Standing(IntEnum):
@@ -127,6 +127,8 @@ def _standing(hit: Hit, end: RankExit) -> Standing:
         return Standing.INNOCENT
     if hit.role is Role.VICTIM:
         return Standing.CRIED
+    if hit.sign == FILE_TIMER:
+        return Standing.EXPLICIT  # it was late by itself, and its agent says so
     if cls.family == "hang":
         return Standing.WAITED
     if cls.name == "launcher_killed_by_srun":

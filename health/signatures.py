@@ -20,6 +20,7 @@ from .tracebacks import Raised, find
 
 MAX_LINES = 2000
 UNNAMED = "exception"  # the sign of an exception that no signature reads
+FILE_TIMER = "file-timer"  # the sign of a rank that was killed for being late
 
 
 class Role(Enum):

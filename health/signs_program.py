@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .signatures import CRY, GENERIC, HARDWARE, SPECIFIC, TYPED, Role, Signature
+from .signatures import CRY, FILE_TIMER, GENERIC, HARDWARE, SPECIFIC, TYPED, Role, Signature
 
 _R, _V, _N = Role.ROOT, Role.VICTIM, Role.NOISE
 _S = Signature
@@ -40,6 +40,10 @@ SCHEDULER = (
 )
 
 START = (
+    _S(FILE_TIMER, "rank_hang", _R, SPECIFIC,
+       r"^remuster: the timer '.{0,512}' of this rank expired", "remuster agent/file_timer.py",
+       "remuster: the timer 'epoch' of this rank expired: SIGKILL was sent",
+       "the timer of this rank expired"),
     _S("usage", "user_args", _R, SPECIFIC,
        r": error: (?:unrecognized arguments|the following arguments are required|argument .{1,200}: |ambiguous option|"
        r"one of the arguments)|^Error: (?:No such option|Missing (?:option|argument|parameter)|Invalid value for|"

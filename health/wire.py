@@ -118,11 +118,12 @@ def _halve_trace(fact: RankExit) -> tuple[int, RankExit]:
 
 
 def _shorten(fact: RankExit) -> tuple[int, RankExit]:
-    if fact.error is None:
-        return 0, fact
-    short = fact.error._replace(message=fact.error.message[-SHORT:], path=fact.error.path[-SHORT:])
-    gain = len(fact.error.message) + len(fact.error.path) - len(short.message) - len(short.path)
-    return gain, fact._replace(error=short)
+    gain, kept = len(fact.logs), fact._replace(logs="")
+    if fact.error is not None:
+        short = fact.error._replace(message=fact.error.message[-SHORT:], path=fact.error.path[-SHORT:])
+        gain += len(fact.error.message) + len(fact.error.path) - len(short.message) - len(short.path)
+        kept = kept._replace(error=short)
+    return gain, kept
 
 
 def _fact(item: Mapping[str, object]) -> Fact:
@@ -139,6 +140,7 @@ def _fact(item: Mapping[str, object]) -> Fact:
                 None if error is None else _error(_object(error)),
                 _lines(item, "tail"),
                 _int(item, "wall"),
+                _text(item, "logs") if "logs" in item else "",
             )
         case "start":
             return StartError(_int(item, "rank"), _int(item, "local_rank"), _int(item, "errno"), _text(item, "program"))

@@ -104,6 +104,7 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
             resume_hook=_hook(given),
             on_event=_on_event(given),
             output=_output(given, env, notes),
+            timer_file=env.timer_file,
         )
     except SpecError as error:
         raise UsageError(str(error)) from None

@@ -26,6 +26,7 @@ class Environment(NamedTuple):
     cuda_visible_devices: str | None = None  # set but empty means: no GPU
     etcd_endpoint: str = ""  # REMUSTER_ENDPOINT: an etcd service for jobs that name none
     line_prefix: str = ""  # TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE: what stands before the lines of tee'd ranks
+    timer_file: str | None = None  # torchelastic's file timers are on: the pipe's path, or empty
     config_home: str = ""  # the folder of this user's configuration files
 
     @property
@@ -54,8 +55,13 @@ def read(environ: Mapping[str, str]) -> Environment:
         cuda_visible_devices=environ.get("CUDA_VISIBLE_DEVICES"),
         etcd_endpoint=environ.get("REMUSTER_ENDPOINT", ""),
         line_prefix=environ.get("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", ""),
+        timer_file=environ.get("TORCHELASTIC_TIMER_FILE", "") if _asks_for_timers(environ) else None,
         config_home=_config_home(environ),
     )
+
+
+def _asks_for_timers(environ: Mapping[str, str]) -> bool:
+    return environ.get("TORCHELASTIC_ENABLE_FILE_TIMER") == "1"  # torchrun's test
 
 
 def _config_home(environ: Mapping[str, str]) -> str:

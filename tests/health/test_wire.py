@@ -19,7 +19,7 @@ number = st.integers(-(2**31), 2**31)
 seconds = st.floats(0, 1e9)
 errors = st.none() | st.builds(ErrorFile, text, text, number, text)
 exits = st.builds(
-    RankExit, number, number, number, number, seconds, st.booleans(), errors, st.lists(text).map(tuple), number
+    RankExit, number, number, number, number, seconds, st.booleans(), errors, st.lists(text).map(tuple), number, text
 )
 facts: st.SearchStrategy[Fact] = st.one_of(
     exits,

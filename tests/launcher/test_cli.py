@@ -330,6 +330,14 @@ def test_a_budget_lifts_the_launch_bound_unless_one_is_given(command: Command) -
     assert command.spec("--retry-budget=node=4 t.py", PET_MAX_RESTARTS="1").bound_restarts
 
 
+def test_file_timers_are_asked_for_as_of_torchrun(command: Command) -> None:
+    on = {"TORCHELASTIC_ENABLE_FILE_TIMER": "1"}
+    assert command.spec("t.py", **on).timer_file == ""
+    assert command.spec("t.py", **on, TORCHELASTIC_TIMER_FILE="/p").timer_file == "/p"
+    for other in ({}, {"TORCHELASTIC_TIMER_FILE": "/p"}, {"TORCHELASTIC_ENABLE_FILE_TIMER": "true"}):
+        assert command.spec("t.py", **other).timer_file is None
+
+
 def test_the_ranks_interpreter(command: Command) -> None:
     other = command.folder / "venv"
     assert command.spec("t.py", PYTHON_EXEC="/bin/echo").python == "/bin/echo"
