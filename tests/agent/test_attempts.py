@@ -68,7 +68,16 @@ def test_the_record() -> None:
         "verdict": {"cls": "oom", "node": "b"},
         "resume": {"path": "/ckpt/step-000000000040", "step": 40, "format": "manifest", "verified": "digests"},
         "refused": [{"name": "step-000000000050", "reason": "torn"}],
-        "times_ms": {"detect": 0.4, "stop": 120.0, "decide": None, "form": None, "spawn": None, "recovery": None},
+        "times_ms": {
+            "detect": 0.4,
+            "stop": 120.0,
+            "decide": None,
+            "form": None,
+            "spawn": None,
+            "recovery": None,
+            "load": None,
+            "save": None,
+        },
     }
     assert isinstance(evidence, list)
     assert json.loads(json.dumps(evidence))[0]["node"] == "b"
