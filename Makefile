@@ -12,7 +12,7 @@ PARALLEL = -n 2 --dist loadfile
 help:
 	@echo 'make demo     a two-node job on this machine loses a rank and a node, and finishes'
 	@echo 'make test     all tests but drills and soak, under 10 minutes'
-	@echo 'make drills   the command on hosts in network namespaces (root)'
+	@echo 'make drills   the command on hosts in network namespaces, and under the training frameworks (root)'
 	@echo 'make soak     the long tests'
 	@echo 'make bench    side by side with torchrun: starts, restarts, memory, idle CPU, the store, output (about 12 minutes)'
 	@echo 'make check    format, lint, types, floors'
@@ -30,6 +30,13 @@ venv: .venv/stamp
 	$(BIN)/python -m pip install $(PIP_OPTIONS) -e '.[etcd]' -r requirements/test.txt -r requirements/train.txt
 	@touch .venv/stamp
 
+.venv-frameworks/stamp: .venv/stamp requirements/frameworks.txt
+	$(BIN)/python -m venv .venv-frameworks
+	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
+		>"$$(.venv-frameworks/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/below.pth"
+	.venv-frameworks/bin/python -m pip install $(PIP_OPTIONS) -r requirements/frameworks.txt
+	@touch .venv-frameworks/stamp
+
 .venv-checks/stamp: requirements/checks.txt
 	$(PYTHON) -m venv .venv-checks
 	$(CHECKS)/python -m pip install $(PIP_OPTIONS) -r requirements/checks.txt
@@ -42,7 +49,7 @@ test: .venv/stamp
 	$(BIN)/pytest -m 'not drill and not soak and not timing' $(PARALLEL)
 	$(BIN)/pytest -m 'timing and not drill and not soak'
 
-drills: .venv/stamp
+drills: .venv/stamp .venv-frameworks/stamp
 	@test "$$(id -u)" = 0 || { echo 'drills build network namespaces; run make drills as root' >&2; exit 1; }
 	$(BIN)/pytest -m 'drill and not soak'
 
@@ -64,5 +71,5 @@ wheel: .venv/stamp
 	$(BIN)/python -m build --wheel --no-isolation --quiet --outdir dist
 
 clean:
-	rm -rf .venv .venv-checks build dist *.egg-info demo-out
+	rm -rf .venv .venv-checks .venv-frameworks build dist *.egg-info demo-out
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -103,6 +103,11 @@ class Program:
         self.start()
         return self.codes()
 
+    def signal(self, signum: int) -> None:
+        """Send a signal to each agent."""
+        for agent in self._agents:
+            agent.send_signal(signum)
+
     def codes(self) -> list[int]:
         """Wait until all agents have ended, check that nothing is left of them, and return their exit codes."""
         end = time.monotonic() + PATIENCE_S
@@ -126,6 +131,7 @@ class Program:
                 text = text.replace(value, name)
             said = json.loads(text)
             said["env"] = {name: port.sub("@PORT", value) for name, value in said["env"].items()}
+            said |= {name: [port.sub("@PORT", word) for word in said[name]] for name in ("argv", "command")}
             found[int(path.stem)] = said
         return found
 
@@ -158,7 +164,8 @@ class Program:
         return env | {name: self._filled(value, number) for name, value in self.row.env.items()}
 
     def _filled(self, text: str, number: int) -> str:
-        words = {"@R": str(number), "@FIRST": str(int(number == 0)), "@HOST": socket.gethostname(), **self._words}
+        words = {"@R": str(number), "@FIRST": str(int(number == 0)), "@MORE": str(number + 1), **self._words}
+        words["@HOST"] = socket.gethostname()
         for word, value in words.items():
             text = text.replace(word, value)
         return text

@@ -2,8 +2,9 @@
 
 Eight GPUs have become two ranks, hosts have become 127.0.0.1 and 127.0.0.2. In a line and in its environment ``@PORT``
 stands for a free port, ``@ID`` for a run id, ``@ETCD`` for the port of an etcd, ``@HOST`` for this machine's name, and
-``@R`` for the number of the agent (``@FIRST``: 1 for number 0, else 0). Where a line has several agents, each also gets
-``--local-addr``: on one machine nothing else tells them apart. Read by the tests of this folder.
+``@R`` for the number of the agent (``@FIRST``: 1 for number 0, else 0; ``@MORE``: one more than the number). Where a
+line has several agents, each also gets ``--local-addr``: on one machine nothing else tells them apart. Read by the
+tests of this folder.
 """
 
 from __future__ import annotations
@@ -225,3 +226,52 @@ ETCD = (
 )
 
 ROWS = (*ONE_NODE, *C10D, *STATIC, *ETCD)
+
+# Cases of torchrun's own tests, and some that are rare: run with the drills.
+RARE = (
+    Row(
+        "four ranks, and how to start them",
+        "torchrun --nnodes=1 --nproc-per-node=4 --rdzv-id=7 --monitor-interval=1 --start-method=spawn train.py --x=1",
+        world=4,
+    ),
+    Row(
+        "static, one node with everything given",
+        "torchrun --nnodes=1 --nproc-per-node=4 --rdzv-id=7 --monitor-interval=1 --start-method=spawn "
+        "--master-addr=localhost --master-port=@PORT --node-rank=0 train.py",
+        world=4,
+    ),
+    Row(
+        "a shell script by variables",
+        "torchrun bash run.sh --x=1",
+        env={
+            "PET_NNODES": "1",
+            "PET_NPROC_PER_NODE": "2",
+            "PET_RDZV_ID": "7",
+            "PET_MONITOR_INTERVAL": "1",
+            "PET_START_METHOD": "spawn",
+            "PET_NO_PYTHON": "1",
+            "PET_MODULE": "0",
+        },
+    ),
+    Row(
+        "the store at a port that the script names",
+        "torchrun --nproc_per_node=2 --master_port=@PORT train.py --init-method=tcp://localhost:@PORT",
+        meets=True,
+    ),
+    Row(
+        "four nodes",
+        f"torchrun --nnodes=4 --nproc_per_node=2 --rdzv_id=four {_C10D} train.py",
+        nodes=4,
+        world=8,
+    ),
+    Row(
+        "nodes of different sizes",
+        "torchrun --nnodes=2 --node_rank=@R --nproc_per_node=@MORE --master_addr=127.0.0.1 --master_port=@PORT "
+        "train.py",
+        nodes=2,
+        world=3,
+        placed=True,
+    ),
+    Row("a log directory", "torchrun --nproc_per_node=2 --log-dir logs train.py"),
+    Row("no log directory", "torchrun --nproc_per_node=2 --log_dir /dev/null train.py"),
+)

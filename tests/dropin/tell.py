@@ -49,11 +49,13 @@ def tell(said: dict[str, object]) -> None:
 
 
 def meet() -> int:
-    """Return the sum of all ranks' numbers, as a process group found by the environment alone has it."""
+    """Return the sum of all ranks' numbers, as a process group found by the environment, or an argument, has it."""
     import torch
     import torch.distributed as dist
 
-    dist.init_process_group("gloo")
+    where = next((arg.partition("=")[2] for arg in sys.argv if arg.startswith("--init-method=")), "env://")
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    dist.init_process_group("gloo", init_method=where, rank=rank, world_size=world)
     numbers = torch.tensor([dist.get_rank()])
     dist.all_reduce(numbers)
     dist.destroy_process_group()

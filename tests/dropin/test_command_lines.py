@@ -9,12 +9,17 @@ import pytest
 from dropin.conftest import Ended
 from dropin.differences import DIFFERENCES, in_our_order, unknown
 from dropin.programs import TELL, Stage
-from dropin.rows import C10D, ETCD, ONE_NODE, ROWS, STATIC, Row
+from dropin.rows import C10D, ETCD, ONE_NODE, RARE, ROWS, STATIC, Row
 
 SHARED = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID")  # variables that all ranks of a run must agree on
 
 
-@pytest.mark.parametrize("row", ROWS, ids=str)
+WITH_DRILLS = (*ROWS, *(pytest.param(row, marks=pytest.mark.drill) for row in RARE))
+MEETING = [row for row in ROWS if row.meets]
+MEETING_WITH_DRILLS = (*MEETING, *(pytest.param(row, marks=pytest.mark.drill) for row in RARE if row.meets))
+
+
+@pytest.mark.parametrize("row", WITH_DRILLS, ids=str)
 def test_the_same_workers_with_the_same_environment(row: Row, stage: Stage, torchrun: Ended) -> None:
     ours = stage.prepare("remuster", row)
     our_codes = ours.run()
@@ -31,7 +36,7 @@ def test_the_same_workers_with_the_same_environment(row: Row, stage: Stage, torc
         assert len({said["env"][name] for said in heard.values()}) == 1, f"our ranks differ in {name}"
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.meets], ids=str)
+@pytest.mark.parametrize("row", MEETING_WITH_DRILLS, ids=str)
 def test_the_ranks_meet_by_that_environment(row: Row, stage: Stage) -> None:
     ours = stage.prepare("remuster", row)
     ours.script("meet", "")
