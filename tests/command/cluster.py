@@ -195,7 +195,7 @@ class Place:
         """Start the command with a log directory of its own; a script by name is looked for in this folder."""
         folder = self.folder / "nodes" / f"{len(self.nodes)}{name and '-' + name}"
         line = ("--log-dir", folder / "logs", *args)
-        node = Node(folder, line, self.env | (env or {}), self.folder, stdout, merge, terminal)
+        node = Node(folder, line, self.env | (env or {}), self.folder, stdout, merge, terminal=terminal)
         self.nodes.append(node)
         return node
 
