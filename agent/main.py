@@ -419,6 +419,7 @@ def _settings(spec: JobSpec, node: NodeId, machine: Machine, address: str) -> Se
             start,
             place,
             machine.lasting,
+            spec.role,
         ),
         Job(Phase.FORMING, Round(1), spec.min_nodes, spec.max_nodes, spec.launch_id, store_loss=spec.store_loss),
         spec.fresh,

@@ -76,17 +76,18 @@ def rank_env(
     me = roster.members[place.group_rank]
     master_addr, _, master_port = job.master.rpartition(":")
     rank, world = str(place.rank), str(roster.world_size)
+    first_in_role, in_role = roster.in_role(place.group_rank)
     env = {name: value for name, value in (job.resume.env if job.resume else ()) if hook_may_set(name)}
     env |= {
         "LOCAL_RANK": str(place.local_rank),
         "RANK": rank,
         "GROUP_RANK": str(place.group_rank),
         "ROLE_NAME": spec.role,
-        "ROLE_RANK": rank,
+        "ROLE_RANK": str(first_in_role + place.local_rank),
         "LOCAL_WORLD_SIZE": str(me.slots),
         "WORLD_SIZE": world,
         "GROUP_WORLD_SIZE": str(len(roster.members)),
-        "ROLE_WORLD_SIZE": world,
+        "ROLE_WORLD_SIZE": str(in_role),
         "MASTER_ADDR": master_addr.strip("[]"),
         "MASTER_PORT": master_port,
         "TORCHELASTIC_RESTART_COUNT": str(job.attempt),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..agent.spec import JobSpec, Output, SpecError, StoreAccess
 from ..rendezvous.admission import Admit
 from ..rendezvous.membership import Order
-from ..rendezvous.records import StoreLoss
+from ..rendezvous.records import ROLE, StoreLoss
 from . import files, meeting, starting, values
 from .argv import Split
 from .devices import nproc
@@ -75,7 +75,7 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
             module=module,
             no_python=no_python,
             python=python,
-            role=_text(given, "role", "default"),
+            role=values.role(given.origin("role"), _text(given, "role", ROLE)),
             backend=where.backend,
             endpoints=where.endpoints,
             store=access if where.embedded is None else StoreAccess(),

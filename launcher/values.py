@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from ..rendezvous.records import MAX_ROLE
 from .errors import UsageError
 
 ETCD_PORT = 2379
@@ -188,6 +189,13 @@ def run_id(name: str, text: str) -> str:
         raise UsageError(f"{name} is {text!r}; give 1 to 128 printable characters without '/'")
     if text.startswith("~"):
         raise UsageError(f"{name} is {text!r}, and keys that begin with ~ belong to no run; give another name")
+    return text
+
+
+def role(name: str, text: str) -> str:
+    """Return a role's name, which every node reads in the store and ranks find in their environment."""
+    if len(text) > MAX_ROLE or "\0" in text:
+        raise UsageError(f"{name} has {len(text)} characters; give at most {MAX_ROLE}")
     return text
 
 

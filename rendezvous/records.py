@@ -22,6 +22,8 @@ MAX_NODES = 10**6
 MAX_SLOTS = 1 << 16
 NO_PLACE = -1
 MAX_FLAPS = 8
+MAX_ROLE = 256  # characters of a role's name
+ROLE = "default"  # torchrun's
 MAX_TIMES = 64
 
 NodeId = NewType("NodeId", str)
@@ -59,6 +61,7 @@ class Member(NamedTuple):
     slots: int
     address: str
     place: int = NO_PLACE  # the group rank that it asks for (static)
+    role: str = ROLE  # of its ranks
 
     @property
     def who(self) -> tuple[NodeId, Incarnation]:
@@ -87,6 +90,12 @@ class Roster(NamedTuple):
     @property
     def world_size(self) -> int:
         return sum(m.slots for m in self.members)
+
+    def in_role(self, index: int) -> tuple[int, int]:
+        """Return, among the ranks of the role of member ``index``, the number of its first, and how many there are."""
+        role = self.members[index].role
+        first = sum(m.slots for m in self.members[:index] if m.role == role)
+        return first, sum(m.slots for m in self.members if m.role == role)
 
 
 class ResumePoint(NamedTuple):
@@ -177,6 +186,7 @@ class Node:
     start: str = ""  # its start time in ticks since boot: tells the pid from its successor
     place: int = NO_PLACE  # the group rank that it asks for (static)
     host: str = ""  # the name under which ``quarantine.py`` knows the machine over reboots
+    role: str = ROLE
 
 
 class Terms(NamedTuple):
@@ -320,6 +330,7 @@ def _member(r: Reader) -> Member:
         r.number("slots", 1, MAX_SLOTS),
         r.text("address"),
         r.number("place", NO_PLACE, MAX_NODES, absent=NO_PLACE),
+        _role(r),
     )
 
 
@@ -338,7 +349,15 @@ def decode_node(raw: bytes) -> Node:
         r.text("start"),
         r.number("place", NO_PLACE, MAX_NODES, absent=NO_PLACE),
         _host(r),
+        _role(r),
     )
+
+
+def _role(r: Reader) -> str:
+    role = r.plain("role") if r.has("role") else ROLE
+    if len(role) > MAX_ROLE:
+        raise BadRecord(f"{r.what}: field 'role' has {len(role)} characters, more than {MAX_ROLE}")
+    return role
 
 
 def _host(r: Reader) -> str:

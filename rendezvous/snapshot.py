@@ -195,9 +195,7 @@ def _node(kv: KeyValue) -> Node:
 def candidates(nodes: Mapping[NodeId, Standby], n: Round) -> tuple[Candidate, ...]:
     """Return the nodes that may be chosen for round ``n``: those with ready ≥ n."""
     return tuple(
-        Candidate(
-            Member(node, s.record.inc, s.record.machine, s.record.slots, s.record.address, s.record.place), s.joined
-        )
-        for node, s in nodes.items()
-        if s.record.ready >= n
+        Candidate(Member(node, r.inc, r.machine, r.slots, r.address, r.place, r.role), joined)
+        for node, (r, joined) in nodes.items()
+        if r.ready >= n
     )

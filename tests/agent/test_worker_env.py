@@ -66,6 +66,25 @@ def test_ranks_of_unequal_nodes_are_contiguous() -> None:
     assert [e["LOCAL_RANK"] for e in envs] == ["0", "1", "2", "0", "1"]
 
 
+def test_ranks_are_numbered_within_their_role_too() -> None:
+    roles = ("trainer", "server", "trainer")
+    roster = Roster(Round(9), tuple(ROSTER.members[0]._replace(slots=i + 1, role=role) for i, role in enumerate(roles)))
+    envs = [
+        rank_env(SPEC, RankPlace(JOB, roster, g, r), "", {}).set
+        for g, member in enumerate(roster.members)
+        for r in range(member.slots)
+    ]
+    said = [(e["RANK"], e["ROLE_RANK"], e["ROLE_WORLD_SIZE"]) for e in envs]
+    assert said == [
+        ("0", "0", "4"),
+        ("1", "0", "2"),
+        ("2", "1", "2"),
+        ("3", "1", "4"),
+        ("4", "2", "4"),
+        ("5", "3", "4"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("inherited", "slots", "expected", "defaulted"),
     [({}, 2, "1", True), ({}, 1, None, False), ({"OMP_NUM_THREADS": "4"}, 2, None, False)],

@@ -226,13 +226,6 @@ NODES = (
         "rank 0's files lie where rank 0 was",
         f"{_MEMBERS}::test_ranks_follow_host_names_and_slots_when_nodes_differ",
     ),
-    Behaviour(
-        "nodes with different `--role`",
-        "ROLE_RANK and ROLE_WORLD_SIZE count within a role",
-        "ROLE_NAME is the node's; ROLE_RANK and ROLE_WORLD_SIZE count all ranks",
-        "nodes do not tell each other their roles; with one role for all, as everywhere, there is no difference",
-        f"{_ENDINGS}::test_roles_are_names_alone",
-    ),
 )
 
 CHAPTERS = {

@@ -129,6 +129,12 @@ def test_bad_run_id(text: str) -> None:
         values.run_id("--rdzv-id", text)
 
 
+def test_a_role_that_the_store_would_not_hold() -> None:
+    assert values.role("--role", "x" * 256) == "x" * 256
+    with pytest.raises(UsageError, match=r"^--role has 257 characters; give at most 256"):
+        values.role("--role", "x" * 257)
+
+
 @pytest.mark.parametrize(("text", "means"), [("a", "/a/"), ("/remuster/", "/remuster/"), ("/x/y", "/x/y/")])
 def test_prefix(text: str, means: str) -> None:
     assert values.prefix("prefix", text) == means

@@ -47,10 +47,10 @@ NUMBER = st.integers(0, 2**63 - 1)
 ROUND = st.integers(1, MAX_ROUND).map(Round)
 INC = st.integers(1, 2**63 - 1).map(Incarnation)
 SLOTS, PLACE = st.integers(1, MAX_SLOTS), st.integers(-1, 10**6)
-MEMBER = st.builds(Member, TEXT.map(NodeId), INC, TEXT, SLOTS, TEXT, PLACE)
+MEMBER = st.builds(Member, TEXT.map(NodeId), INC, TEXT, SLOTS, TEXT, PLACE, PLAIN)
 MEMBERS = st.lists(MEMBER, min_size=1, max_size=6, unique_by=lambda m: m.node).map(tuple)
 ROSTER = st.builds(lambda n, m, size: Roster(n, m[:size], m[size:]), ROUND, MEMBERS, st.integers(1, 6))
-NODE = st.builds(Node, INC, TEXT, TEXT, TEXT, SLOTS, ROUND, st.integers(0, 2**31), TEXT, PLACE)
+NODE = st.builds(Node, INC, TEXT, TEXT, TEXT, SLOTS, ROUND, st.integers(0, 2**31), TEXT, PLACE, st.just(""), PLAIN)
 TERMS = st.builds(Terms, TEXT.map(NodeId), st.lists(st.tuples(PLAIN, PLAIN), max_size=8).map(tuple))
 RESUME = st.builds(ResumePoint, PLAIN, NUMBER, TEXT, TEXT, st.lists(st.tuples(PLAIN, PLAIN), max_size=3).map(tuple))
 
@@ -133,6 +133,14 @@ def test_terms_survive_their_bytes(terms: Terms) -> None:
 def test_a_host_that_could_name_no_key_is_no_host(host: str) -> None:
     with pytest.raises(BadRecord, match="no name of a host"):
         decode_node(encode(replace(decode_node(NODE_BYTES), host=host)))
+
+
+@pytest.mark.parametrize("role", ["a" * 257, "a\0b", 7])
+def test_a_role_that_no_environment_takes_is_refused(role: object) -> None:
+    body = json.loads(NODE_BYTES)
+    with pytest.raises(BadRecord, match="role"):
+        decode_node(json.dumps({**body, "role": role}).encode())
+    assert decode_node(json.dumps({name: body[name] for name in body if name != "role"}).encode()).role == "default"
 
 
 def test_a_record_without_a_place_asks_for_none() -> None:
