@@ -130,9 +130,9 @@ class Guardian:
                 self.queue.append(Order(n, inc, local_rank, argv, env, cwd, stdout, stderr, stdin))
             case ("go", int(n), int(inc), int(count)):
                 self._go(n, inc, count)
-            case ("term", int(n), int(signum)):
-                for pid, (round, _) in self.ranks.items():
-                    if round == n:
+            case ("term", int(n), int(signum), spared):
+                for pid, (round, local_rank) in self.ranks.items():
+                    if round == n and not (local_rank in spared and proc.dies_of(pid, signum)):
                         signal_rank(pid, signum)
             case ("kill", int(seq), int(n), float(bound_s)):
                 self._say("ack", seq)

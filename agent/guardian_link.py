@@ -143,9 +143,12 @@ class GuardianLink:
             self._unsent.append((record, ()))
         self._send("go", n, inc, len(orders))
 
-    def terminate(self, n: int, signum: int = signal.SIGTERM) -> None:
-        """Send ``signum`` to the rank processes of round ``n``, and to nothing below them."""
-        self._send("term", n, int(signum))
+    def terminate(self, n: int, signum: int = signal.SIGTERM, spared: tuple[int, ...] = ()) -> None:
+        """Send ``signum`` to the rank processes of round ``n``, and to nothing below them.
+
+        Local ranks that are ``spared`` get it only if they do not die of it: they have a handler, or ignore it.
+        """
+        self._send("term", n, int(signum), spared)
 
     def kill(self, n: int) -> None:
         """Cancel queued starts, kill everything below the guardian; RanksEmpty for ``n`` follows, always."""
@@ -182,7 +185,7 @@ class GuardianLink:
         self._loop.add_reader(fd, self._read)
         self._loop.add_reader(self._pidfd, self._gone)
 
-    def _send(self, *record: str | int | float, fds: tuple[int, ...] = ()) -> None:
+    def _send(self, *record: str | int | float | tuple[int, ...], fds: tuple[int, ...] = ()) -> None:
         if self._socket is not None:
             self._unsent.append((marshal.dumps(record), fds))
             self._flush()

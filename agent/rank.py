@@ -29,6 +29,7 @@ DISMISSED = (
     signal.SIGTTOU,
     signal.SIGUSR1,
     signal.SIGUSR2,
+    signal.SIGXCPU,
     signal.SIGALRM,
 )
 _ALSO_RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD)

@@ -21,6 +21,7 @@ class Environment(NamedTuple):
     defaults: Mapping[str, str | bool] = field(default_factory=dict[str, "str | bool"])  # by dest, from PET_ variables
     slurm_job_id: str = ""
     slurm_restarts: str = ""
+    shutdown_timeout: str = ""  # TORCH_ELASTIC_SHUTDOWN_TIMEOUT
     python_exec: str = ""
     active_python: str = ""  # root of the activated virtual or conda environment
     cuda_visible_devices: str | None = None  # set but empty means: no GPU
@@ -48,6 +49,7 @@ def read(environ: Mapping[str, str]) -> Environment:
         defaults=defaults,
         slurm_job_id=environ.get("SLURM_JOB_ID", ""),
         slurm_restarts=environ.get("SLURM_RESTART_COUNT", ""),
+        shutdown_timeout=environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", ""),
         python_exec=environ.get("PYTHON_EXEC", ""),
         active_python=environ.get("VIRTUAL_ENV", "") or environ.get("CONDA_PREFIX", ""),
         cuda_visible_devices=environ.get("CUDA_VISIBLE_DEVICES"),

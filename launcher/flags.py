@@ -195,6 +195,28 @@ FLAGS: tuple[Flag, ...] = (
     Flag("module", Group.SCRIPT, "SCRIPT is a module's name, as with python -m.", short="m"),
     Flag("no-python", Group.SCRIPT, "SCRIPT is a program of its own, not run by Python."),
     Flag("log-dir", Group.SCRIPT, "Where ranks' output and the run's records go. Default: a new one.", metavar="DIR"),
+    Flag(
+        "shutdown-timeout",
+        Group.SCRIPT,
+        "How long ranks that are to end have from SIGTERM to SIGKILL, whatever the reason. Default 30, or "
+        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT. A second SIGINT or SIGTERM leaves them 3 s.",
+        metavar="SECONDS",
+    ),
+    Flag(
+        "signals-to-handle",
+        Group.SCRIPT,
+        "Signals that stop the job, such as SIGUSR2,SIGXCPU. SIGTERM, SIGINT, SIGHUP and SIGQUIT always do.",
+        metavar="SIG,...",
+    ),
+    Flag(
+        "notice-signal",
+        Group.SCRIPT,
+        "A signal by which a scheduler says that the job is to end soon: SIGUSR1, SIGUSR2 or SIGXCPU. On all nodes "
+        "stop_requested() is true then, and ranks with a handler get the signal; when they have ended the command "
+        "ends with 75, worth a requeue.",
+        metavar="SIG",
+        ours=True,
+    ),
     Flag("monitor-interval", Group.OTHER, "Accepted, without effect: remuster waits on events.", metavar="SECONDS"),
     Flag(
         "start-method",
@@ -220,8 +242,6 @@ LATER: dict[str, str] = {
     "duplicate-stderr-filters": f"leave it out and search the files: {_FILES}",
     "logs-specs": f"leave it out: {_FILES}",
     "numa-binding": "leave it out, and start the script through numactl with --no-python",
-    "signals-to-handle": "leave it out: SIGTERM, SIGINT, SIGHUP and SIGQUIT stop the job",
-    "shutdown-timeout": "leave it out: ranks get 30 s between SIGTERM and SIGKILL",
     "virtual-local-rank": "leave it out, and let the script read LOCAL_RANK",
 }
 

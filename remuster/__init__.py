@@ -10,13 +10,14 @@ TYPE_CHECKING = False  # typing's own costs 4 ms; checkers know the bare name
 if TYPE_CHECKING:
     from .worker import ResumePoint as ResumePoint
     from .worker import resume_point as resume_point
+    from .worker import stop_requested as stop_requested
 
 __version__ = "0.1.0"
-__all__ = ["ResumePoint", "__version__", "resume_point"]
+__all__ = ["ResumePoint", "__version__", "resume_point", "stop_requested"]
 
 
 def __getattr__(name: str) -> object:
-    if name in ("resume_point", "ResumePoint"):
+    if name in ("resume_point", "ResumePoint", "stop_requested"):
         from . import worker
 
         return getattr(worker, name)
