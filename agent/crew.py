@@ -157,6 +157,7 @@ class Crew:
             stdout=str(directory / "stdout.log"),
             stderr=str(directory / "stderr.log"),
             stdin="inherit" if self._spec.nproc == 1 else "null",
+            deaf_to=self._spec.notice_signal,  # Slurm sends it to every process of a step
         )
 
     def terminate(self, action: words.Terminate) -> None:

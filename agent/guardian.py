@@ -124,10 +124,10 @@ class Guardian:
             case ("hold", str(tag)):
                 self.group.make(tag)
                 self._say("ready", self.group.path is not None)
-            case ("rank", int(n), int(inc), int(local_rank), argv, env, cwd, stdout, stderr, str(stdin)):
+            case ("rank", int(n), int(inc), int(local_rank), argv, env, cwd, stdout, stderr, str(stdin), int(deaf_to)):
                 if self.queue and self.queue[0].round != n:
                     self.queue.clear()
-                self.queue.append(Order(n, inc, local_rank, argv, env, cwd, stdout, stderr, stdin))
+                self.queue.append(Order(n, inc, local_rank, argv, env, cwd, stdout, stderr, stdin, deaf_to))
             case ("go", int(n), int(inc), int(count)):
                 self._go(n, inc, count)
             case ("term", int(n), int(signum), spared):

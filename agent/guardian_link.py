@@ -54,6 +54,7 @@ class RankOrder(NamedTuple):
     stdout: str | None = None  # a file that is appended to; None: the agent's own
     stderr: str | None = None
     stdin: Literal["null", "inherit"] = "null"
+    deaf_to: int = 0  # a signal that it ignores until it says otherwise; 0 = none
 
 
 class _Lease(NamedTuple):
@@ -351,7 +352,7 @@ class GuardianLink:
 def _pack(n: int, inc: int, order: RankOrder) -> bytes:
     env = dict(order.env)
     record: tuple[Any, ...] = ("rank", n, inc, order.local_rank, list(order.argv), env)
-    data = marshal.dumps((*record, order.cwd, order.stdout, order.stderr, order.stdin))
+    data = marshal.dumps((*record, order.cwd, order.stdout, order.stderr, order.stdin, order.deaf_to))
     if len(data) > LARGEST_RECORD:
         largest = max(env, key=lambda name: len(env[name] or ""), default="")
         raise OrderTooLarge(

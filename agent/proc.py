@@ -59,10 +59,10 @@ def stopped(pid: int) -> bool:
 
 
 def dies_of(pid: int, signum: int) -> bool:
-    """Tell whether ``signum`` would have its default action: no handler, neither ignored nor blocked."""
+    """Tell whether ``signum`` would have its default action; one that is blocked may be so for a fork's time only."""
     bit = 1 << (signum - 1)
     for line in read(f"/proc/{pid}/status").splitlines():
-        if line.startswith((b"SigBlk:", b"SigIgn:", b"SigCgt:")) and int(line[7:], 16) & bit:
+        if line.startswith((b"SigIgn:", b"SigCgt:")) and int(line[7:], 16) & bit:
             return False
     return True
 
