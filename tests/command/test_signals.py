@@ -113,7 +113,7 @@ stand()
 
 
 def test_b17_user_signals_reach_all_ranks_and_end_nobody(place: Place) -> None:
-    """Red when the keeper does not forward them; and, for rank 1, which has no handler, when guardian sends all."""
+    """Red when the keeper does not forward them; and, for rank 1, which has no handler, when ranks get them all."""
     node = place.command("--nproc-per-node", "3", place.script("t.py", HEARS), place.desk)
     wait_for(place, "up-0", "up-1", "up-2")
     for signum in (signal.SIGUSR1, signal.SIGUSR2):
@@ -182,7 +182,7 @@ stand()
 
 
 def test_b23_as_pid_1_of_a_container_it_reaps_orphans_and_hears_term(place: Place) -> None:
-    """Red when the guardian reaps its ranks alone (``reap`` in sweep.py), and when the keeper has no handlers."""
+    """Red when the guardian is no subreaper, and when the keeper does not hear SIGTERM."""
     inside = ["unshare", *([] if os.geteuid() == 0 else ["--map-root-user"]), "--pid", "--fork", "--mount-proc"]
     if subprocess.run([*inside, "true"], check=False, capture_output=True).returncode:
         pytest.skip("no namespaces for this user")
@@ -274,7 +274,7 @@ if rank == "0":
 
 
 def test_a_notice_at_one_node_lets_all_save_and_the_next_launch_goes_on(cluster: Cluster) -> None:
-    """Red when the notice is not written to the store, and when the leader writes D after it."""
+    """Red when it is not written to the store, when the leader writes D after it, when ranks are not deaf to it."""
     script, kept = cluster.script("t.py", POLLS), cluster.folder / "kept"
     line = ("--nnodes", "2", *ALONE, "--checkpoint-dir", kept, "--notice-signal", "USR1", script, cluster.desk)
     nodes = [cluster.start(number, *line, conf="launch_id=one") for number in (2, 3)]
