@@ -186,7 +186,7 @@ class Truth:
         if new.launch == old.launch:
             expect(new.notice == old.notice or not old.notice, "16 notice", f"{old.notice}'s becomes {new.notice}'s")
             expect(not (pair == (F, R) and old.notice), "16 notice", f"round {n} begins after {old.notice} was told")
-        if pair in ((F, F), (S, S)) and new.launch == old.launch:
+        if pair == (F, F):
             expect(old.notice != new.notice, "2 rounds", f"{old} → {new}")
         self._budget(old, new, before)
         if pair == (R, S):
