@@ -80,10 +80,10 @@ class Bench:
         if sum(len(told.value) for _, told in ask.evidence) <= SMALL_BYTES:
             made = weigh(ask, allowance, newest.step, now)
         else:
-            made = await asyncio.to_thread(
-                weigh, ask, allowance, newest.step, now
-            )  # a second of text of a thousand ranks
-        state = AttemptState.DONE if ask.done else AttemptState.RECOVERED if made.retry else AttemptState.FAILED
+            # a second of text of a thousand ranks
+            made = await asyncio.to_thread(weigh, ask, allowance, newest.step, now)
+        done = ask.done and not made.outcome.exit_code
+        state = AttemptState.DONE if done else AttemptState.RECOVERED if made.retry else AttemptState.FAILED
         barred = await self._offend(ask, made)
         record = self._record(ask, made, state, Found(newest, barred))
         return Concluded(boottime(), ask.round, made.retry, made.charge, made.outcome, record, ask.done, barred)

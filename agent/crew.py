@@ -25,6 +25,7 @@ from .files import FileThread
 from .guardian_link import GuardianLink, OrderTooLarge, RankOrder
 from .linux import boottime
 from .notes import LATER_S
+from .notice import NoticePage
 from .run_dir import attempt_directory
 from .seat import Seat
 from .spec import JobSpec
@@ -85,6 +86,8 @@ class Crew:
         self._copying: Duplicates | None = None
         self._copied: asyncio.Task[None] | None = None  # of the round before
         self.link = GuardianLink(seat, self._heard, answer_s=spec.kill_bound_s)
+        self._notice = NoticePage(spec.nproc)
+        self._notified = Round(0)  # the round whose ranks are to be told of a notice, even if they have not started yet
         self._told_omp = False
         self._held = ""
         self._on_terminal = os.isatty(1) or os.isatty(2)
@@ -112,6 +115,9 @@ class Crew:
         self._directories = dict(enumerate(made))
         if self._on_terminal and self._terminals is None:
             self._terminals = self._made_terminals()
+        self._notice.clear()
+        if n == self._notified:
+            self._notice.ask()
         orders = tuple(self._order(action, local) for local in range(slots))
         try:
             self.link.start(n, action.roster.members[action.place].inc, orders)
@@ -214,7 +220,7 @@ class Crew:
             self._line("OMP_NUM_THREADS is set to 1 for each rank; set it yourself to change that")
         changes: dict[str, str | None] = dict.fromkeys(env.unset)
         changes.update(self._defaults)
-        changes.update(env.set)
+        changes.update(env.set, REMUSTER_NOTICE=self._notice.place(local))
         if self._timers is not None:
             changes["TORCHELASTIC_TIMER_FILE"] = str(self._timers.path)
         return RankOrder(
@@ -225,6 +231,7 @@ class Crew:
             stderr=self._output(2, str(directory / "stderr.log")),
             stdin="inherit" if self._spec.nproc == 1 else "null",
             cpus=self._spec.cpus[local] if self._spec.cpus else (),
+            deaf_to=self._spec.notice_signal,  # Slurm sends it to every process of a step
         )
 
     def _output(self, stream: int, path: str) -> str:
@@ -242,10 +249,24 @@ class Crew:
     def terminate(self, action: words.Terminate) -> None:
         """Ask the ranks to end; when their start has not reached the guardian yet, it never will."""
         if action.round == self._handed:
-            self.link.terminate(action.round, action.signal)
+            self._notice.ask()
+            spared = self._notice.looking() if action.softly else ()
+            self.link.terminate(action.round, action.signal, spared)
             return
         self._dropped.add(action.round)
         self.link.kill(action.round)
+
+    def notify(self, n: Round) -> None:
+        """Tell the ranks that the job is to end soon, by the page and, those that have a handler, by the signal."""
+        self._notified = n
+        if n == self._handed:
+            self._notice.ask()
+            if self._spec.notice_signal:
+                self.forward(n, self._spec.notice_signal)
+
+    def forward(self, n: Round, signum: int) -> None:
+        """Pass a signal of the user's on to the ranks that do not die of it."""
+        self.link.terminate(n, signum, tuple(range(self._spec.nproc)))
 
     def kill(self, action: words.Kill) -> None:
         self._dropped.add(action.round)

@@ -124,15 +124,28 @@ class Guardian:
             case ("hold", str(tag)):
                 self.group.make(tag)
                 self._say("ready", self.group.path is not None)
-            case ("rank", int(n), int(inc), int(local_rank), argv, env, cwd, stdout, stderr, str(stdin), cpus):
+            case (
+                "rank",
+                int(n),
+                int(inc),
+                int(local_rank),
+                argv,
+                env,
+                cwd,
+                stdout,
+                stderr,
+                str(stdin),
+                cpus,
+                int(deaf),
+            ):
                 if self.queue and self.queue[0].round != n:
                     self.queue.clear()
-                self.queue.append(Order(n, inc, local_rank, argv, env, cwd, stdout, stderr, stdin, cpus))
+                self.queue.append(Order(n, inc, local, argv, env, cwd, stdout, stderr, stdin, cpus, deaf))
             case ("go", int(n), int(inc), int(count)):
                 self._go(n, inc, count)
-            case ("term", int(n), int(signum)):
-                for pid, (round, _) in self.ranks.items():
-                    if round == n:
+            case ("term", int(n), int(signum), spared):
+                for pid, (round, local_rank) in self.ranks.items():
+                    if round == n and not (local_rank in spared and proc.dies_of(pid, signum)):
                         signal_rank(pid, signum)
             case ("kill", int(seq), int(n), float(bound_s)):
                 self._say("ack", seq)

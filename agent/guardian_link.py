@@ -55,6 +55,7 @@ class RankOrder(NamedTuple):
     stderr: str | None = None
     stdin: Literal["null", "inherit"] = "null"
     cpus: tuple[int, ...] = ()  # what it may run on; none: what the guardian may
+    deaf_to: int = 0  # a signal that it ignores until it says otherwise; 0 = none
 
 
 class _Lease(NamedTuple):
@@ -144,9 +145,12 @@ class GuardianLink:
             self._unsent.append((record, ()))
         self._send("go", n, inc, len(orders))
 
-    def terminate(self, n: int, signum: int = signal.SIGTERM) -> None:
-        """Send ``signum`` to the rank processes of round ``n``, and to nothing below them."""
-        self._send("term", n, int(signum))
+    def terminate(self, n: int, signum: int = signal.SIGTERM, spared: tuple[int, ...] = ()) -> None:
+        """Send ``signum`` to the rank processes of round ``n``, and to nothing below them.
+
+        Local ranks that are ``spared`` get it only if they do not die of it: they have a handler, or ignore it.
+        """
+        self._send("term", n, int(signum), spared)
 
     def kill(self, n: int) -> None:
         """Cancel queued starts, kill everything below the guardian; RanksEmpty for ``n`` follows, always."""
@@ -183,7 +187,7 @@ class GuardianLink:
         self._loop.add_reader(fd, self._read)
         self._loop.add_reader(self._pidfd, self._gone)
 
-    def _send(self, *record: str | int | float, fds: tuple[int, ...] = ()) -> None:
+    def _send(self, *record: str | int | float | tuple[int, ...], fds: tuple[int, ...] = ()) -> None:
         if self._socket is not None:
             self._unsent.append((marshal.dumps(record), fds))
             self._flush()
@@ -349,7 +353,8 @@ class GuardianLink:
 def _pack(n: int, inc: int, order: RankOrder) -> bytes:
     env = dict(order.env)
     record: tuple[Any, ...] = ("rank", n, inc, order.local_rank, list(order.argv), env)
-    data = marshal.dumps((*record, order.cwd, order.stdout, order.stderr, order.stdin, order.cpus))
+    said = (order.cwd, order.stdout, order.stderr, order.stdin, order.cpus, order.deaf_to)
+    data = marshal.dumps((*record, *said))
     if len(data) > LARGEST_RECORD:
         largest = max(env, key=lambda name: len(env[name] or ""), default="")
         raise OrderTooLarge(

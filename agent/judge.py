@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ..health import policy, wire
 from ..health.errors import BadEvidence
 from ..health.evidence import Fact, Fault, NodeEvidence, RoundEvidence
-from ..health.verdict import Verdict, judge
+from ..health.verdict import Verdict, after_notice, judge
 from ..rendezvous.budget import Account, Bound, Due, Receipt, pay
 from ..rendezvous.leader_words import Conclude
 from ..rendezvous.records import Memory, Outcome
@@ -51,6 +51,8 @@ def weigh(ask: Conclude, allowance: Allowance, newest_step: int, now: int) -> Ju
     ``newest_step`` is that of the newest published checkpoint, -1 without any.
     """
     evidence, job = _evidence(ask), ask.job
+    if job.notice:
+        return _noticed(ask, evidence)
     if ask.done:
         verdict = Verdict("success", "none", sentence="every rank exited 0")
         same = Charge(job.spent, job.charged, job.memory)
@@ -91,6 +93,17 @@ def spending(made: Judgement, allowance: Allowance) -> str:
     said += [f"charged to {made.family} now"] if made.family else []
     said += [f"{name} {n} left" for name, n in made.left]
     return "; ".join(said)
+
+
+def _noticed(ask: Conclude, evidence: RoundEvidence) -> Judgement:
+    """End the launch, whatever its ranks made of the notice: a scheduler wanted it, and nobody is to pay for that."""
+    job = ask.job
+    verdict = after_notice(evidence, job.notice, ask.done)
+    reason = f"the launch ends here, as {job.notice[:64]} was given notice: not charged, and worth another start"
+    said = f"{verdict.sentence}; {reason}"[:SENTENCE]
+    outcome = Outcome(policy.REQUEUE, said, verdict.cls, verdict.node, verdict.rank)
+    same = Charge(job.spent, job.charged, job.memory)
+    return Judgement(evidence, verdict, False, reason, "", "", (), same, outcome)
 
 
 def _left(paid: str, receipt: Receipt, restarts: int | None) -> tuple[tuple[str, int], ...]:

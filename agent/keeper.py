@@ -37,7 +37,16 @@ if TYPE_CHECKING:
 
     from .seat import Seat
 
-FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+FORWARDED = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGXCPU,
+)
+TYPED = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)  # a terminal's, to its foreground group or those behind it
 SECOND_FENCE_S = 0.1  # after the guardian's
 PATIENCE_S = 30.0  # for what will not die
 ADDRESS_SPACE = 96 << 20  # bytes: an agent's interpreter, its threads' stacks and its modules came to 70 MB
@@ -59,8 +68,8 @@ def run(body: Callable[[Seat], int], *, patience_s: float = PATIENCE_S) -> NoRet
     become_subreaper()
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
     # A signal that was ignored for us (nohup, a shell's background job) stays ignored.
-    forwarded = [s for s in FORWARDED if signal.getsignal(s) is not signal.SIG_IGN]
-    signal.pthread_sigmask(signal.SIG_BLOCK, (*forwarded, signal.SIGCHLD))
+    heard = [s for s in (*FORWARDED, signal.SIGTSTP) if signal.getsignal(s) is not signal.SIG_IGN]
+    signal.pthread_sigmask(signal.SIG_BLOCK, (*heard, signal.SIGCHLD))
     keeper = os.getpid()
     agent = os.fork()
     if agent == 0:
@@ -68,7 +77,7 @@ def run(body: Callable[[Seat], int], *, patience_s: float = PATIENCE_S) -> NoRet
         _sit(body, page, theirs.detach(), keeper)
     theirs.close()
     gc.enable()
-    os._exit(Keeper(agent, page, ours, forwarded).keep(patience_s))
+    os._exit(Keeper(agent, page, ours, heard).keep(patience_s))
 
 
 def _fill_standard_files() -> None:
@@ -101,6 +110,8 @@ def _sit(body: Callable[[Seat], int], page: Page, keeper_fd: int, keeper: int) -
     die_with_parent(signal.SIGTERM)
     if os.getppid() != keeper:
         os._exit(128 + signal.SIGTERM)
+    for signum in TYPED:
+        signal.signal(signum, signal.SIG_IGN)  # the job goes on: an agent that stood still would lose its lease
     environ = dict(os.environ)
     try:
         guardian, guardian_fd = spawn_guardian(environ)
@@ -130,15 +141,15 @@ def _tell(words: str) -> None:
 class Keeper:
     """The keeper's side of the fork."""
 
-    def __init__(self, agent: int, page: Page, inbox: _socket.socket, forwarded: list[signal.Signals]) -> None:
+    def __init__(self, agent: int, page: Page, inbox: _socket.socket, heard: list[signal.Signals]) -> None:
         self.agent = agent
         self.page = page
         self.inbox = inbox
-        self.forwarded = forwarded
+        self.heard = heard
         self.status: int | None = None
         self.clean_scans = 0
         self.held: list[int] = []  # the node's lock: nobody may have it before this process ends
-        self.signals = signal_file((*forwarded, signal.SIGCHLD))
+        self.signals = signal_file((*heard, signal.SIGCHLD))
         self.timer = BootTimer()
 
     def keep(self, patience_s: float) -> int:
@@ -216,7 +227,10 @@ class Keeper:
         say_s = boottime() + SILENT_S
         while proc.alive(minder):
             poll.poll(None if say_s == NEVER else max(0.0, 1000 * (say_s - boottime())))
-            if any(signum in ENDS_STORE for signum, _ in read_signals(self.signals)):
+            came = [signum for signum, _ in read_signals(self.signals)]
+            if signal.SIGTSTP in came:
+                self._pause()
+            if any(signum in ENDS_STORE for signum in came):
                 os.kill(minder, ending)
                 ending = signal.SIGKILL  # one that hangs, or is stopped, hears nothing else
             reap(self._note_end)
@@ -248,10 +262,21 @@ class Keeper:
 
     def _forward(self) -> None:
         for signum, code in read_signals(self.signals):
+            if signum == signal.SIGTSTP:
+                self._pause()
+                continue
             # A terminal sends Ctrl-C and Ctrl-\\ to its whole foreground group: the agent has its own already.
             typed = code == SI_KERNEL and signum in (signal.SIGINT, signal.SIGQUIT)
-            if signum in self.forwarded and not typed:
+            if signum in self.heard and not typed:
                 os.kill(self.agent, signum)  # not reaped yet, so the pid is still its own
+
+    def _pause(self) -> None:
+        """Give the terminal back, as Ctrl-Z asks, until somebody continues this process; the job goes on meanwhile."""
+        _tell("the job goes on, only its command is stopped: fg or bg continues it, kill %% ends the job")
+        mine = {signal.SIGTSTP}
+        os.kill(os.getpid(), signal.SIGTSTP)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, mine)  # here it stops; nowhere if no shell could continue it
+        signal.pthread_sigmask(signal.SIG_BLOCK, mine)
 
     def _fence(self) -> bool:
         """Arm the timer, or kill what the guardian has left alive after its deadline; True until nothing is found."""

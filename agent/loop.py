@@ -117,7 +117,7 @@ class Agent:
     def forward(self, signum: int) -> None:
         """Pass a signal of the user's on to the ranks of the round that is running here."""
         if self._state is not None and self._state.ranks is Ranks.LIVE:
-            self.crew.link.terminate(self._state.round, signum)
+            self.crew.forward(self._state.round, signum)
 
     def give_up(self, sentence: str) -> None:
         """End: the store is gone for good, and no lease with it."""
@@ -146,6 +146,8 @@ class Agent:
                 self._spawn(self.crew.start(action))
             case words.Terminate():
                 self.crew.terminate(action)
+            case words.Notify(round=n):
+                self.crew.notify(n)
             case words.Kill():
                 self.crew.kill(action)
             case words.AcknowledgeFence(inc=inc):

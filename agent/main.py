@@ -60,6 +60,7 @@ USAGE, REFUSED, UNHEALTHY = 2, 69, 75
 OPEN_FILES = 48  # of an agent without ranks: 15 were seen on one node, 25 with an etcd (41 with 8 ranks)
 OPEN_FILES_A_RANK = 4  # two are followed, and while a round ends and the next begins those of both
 WARM_S = 0.25  # after the start: the first ranks run by then, or nodes are waited for
+STOP_S = 600.0  # beyond the grace, for a node that lives to prove its ranks dead
 STALL_S = 1200.0  # beyond all that a leader waits for: who stands longer has no leader that can go on
 SLACK_S = 2.0  # after a TTL, for the store to say that a lease has expired
 
@@ -99,7 +100,7 @@ class _Host:
     async def serve(self) -> int:
         """Prepare the node, run the agent, and leave nothing behind."""
         asyncio.get_running_loop().set_exception_handler(self._stray_error)
-        self._signals = Signals()
+        self._signals = Signals(self._spec.stop_signals, self._spec.notice_signal)
         asked = self._signals.asked
         try:
             return await self._serve()
@@ -312,6 +313,7 @@ class _Host:
                 spec.admit,
                 spec.admit_after_s,
                 spec.rank_order,
+                STOP_S + spec.grace_s,
             ),
             Counsel(judge, choose, log.line, newest, wards),
             log.line,
@@ -426,7 +428,7 @@ def _settings(spec: JobSpec, node: NodeId, machine: Machine, address: str) -> Se
         spec.grace_s,
         spec.join_timeout_s,
         held_s=0.0 if spec.backend is Backend.MEMORY else spec.lease_ttl_s + SLACK_S,  # nobody else has leases there
-        stall_s=spec.join_timeout_s + spec.last_call_timeout_s + spec.resume_timeout_s + STALL_S,
+        stall_s=spec.join_timeout_s + spec.last_call_timeout_s + spec.resume_timeout_s + spec.grace_s + STALL_S,
         terms=terms(spec, loopback_of(machine) if is_loopback(address) else ELSEWHERE),
         master=spec.master,
     )

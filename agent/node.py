@@ -26,6 +26,7 @@ from .node_words import (
     Grant,
     Kill,
     Lead,
+    Notify,
     ReadRoster,
     Reread,
     ReservePort,
@@ -36,7 +37,8 @@ from .node_words import (
     Wake,
 )
 
-SIGTERM = 15
+SIGUSR1, SIGUSR2, SIGTERM = 10, 12, 15
+PLANNED = ("leave", "admit")  # causes of a stop that leave every rank able to save
 WAITS_S = 3.0  # a round that forms without delay says nothing
 
 
@@ -61,6 +63,7 @@ def _advance(s: NodeState, at: float) -> Step:
     """Decide all that can be decided now; every rule looks at the state alone."""
     out: list[Action] = []
     for rule in (
+        _notice,
         _obsolete,
         _ladder,
         _leave,
@@ -108,8 +111,29 @@ def _obsolete(s: NodeState, at: float, out: list[Action]) -> NodeState:
     if not (over or s.broken or s.leaving):
         return s
     why = "its round is over" if over else "one of its ranks failed" if s.broken else "this node leaves"
-    out.append(Terminate(s.round, SIGTERM, why))
+    asked = s.leaving.signal if s.leaving else 0
+    signal = asked if asked in (SIGUSR1, SIGUSR2) else SIGTERM  # --signals-to-handle: scripts know these by number
+    cause = job.cause.kind if job is not None and job.cause else ""
+    softly = _noticed(s) or (not s.broken and (s.leaving is not None or cause in PLANNED))
+    out.append(Terminate(s.round, signal, why, softly))
     return replace(s, ranks=Ranks.DYING, stopped=True, kill_at=at + s.settings.grace_s)
+
+
+def _noticed(s: NodeState) -> bool:
+    return s.noticed or (s.job is not None and bool(s.job.job.notice))
+
+
+def _notice(s: NodeState, at: float, out: list[Action]) -> NodeState:
+    """Tell the ranks of a notice once in a round, and the other nodes of one that was given here."""
+    if _noticed(s) and s.ranks is Ranks.LIVE and s.told_of != s.round:
+        out.append(Notify(s.round, "the job is to end soon"))
+        s = replace(s, told_of=s.round)
+    job = s.job.job if s.job else None
+    if s.job is None or job is None or job.phase.over or job.notice or not s.noticed:
+        return s
+    if not _free(s, at, Kind.NOTICE.value, Kind.STOP.value, Kind.MASTER.value):
+        return s
+    return _submit(s, writes.notice(s.settings.keys, s.own, s.job), out)
 
 
 def _ladder(s: NodeState, at: float, out: list[Action]) -> NodeState:
@@ -133,6 +157,7 @@ def _leave(s: NodeState, at: float, out: list[Action]) -> NodeState:
         return s  # first S(n), then this
     alone = s.job is not None and s.job.job.max_nodes == 1  # nobody goes on with it
     code = 128 + s.leaving.signal if s.leaving.signal else UNKNOWN if alone else 0
+    code = UNKNOWN if _noticed(s) else code  # worth a requeue: the scheduler had said that it would stop the job
     out.append(Exit(code, "this node was asked to leave", True))
     return replace(s, exiting=True)
 

@@ -82,6 +82,9 @@ class NodeState:
     port: tuple[Round, str] | None = None
     leaving: Left | None = None
     leave_by: float = 0.0
+    insisted_at: float = 0.0  # when SIGINT or SIGTERM last asked for it; 0 = not yet
+    noticed: bool = False  # this agent was given notice
+    told_of: Round = Round(0)  # the round whose ranks here have been told of a notice
     pending: frozenset[str] = frozenset()
     not_before: float = 0.0  # no write or read before this time: pause after an unknown outcome
     away_since: float | None = None  # under hold: since when the store has been silent and no rank has lived

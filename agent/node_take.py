@@ -29,6 +29,7 @@ from .node_words import (
     LeaseLost,
     LeaveAsked,
     NothingLeft,
+    NoticeGiven,
     PortFailed,
     PortReserved,
     Refused,
@@ -45,6 +46,9 @@ from .node_words import (
 )
 
 LAST_WORDS_S = 10.0  # for a leaving node to tell the store, once its ranks are dead: schedulers kill after 30 s
+INSISTS = (2, 15)  # SIGINT, SIGTERM
+SAME_S = 1.0  # srun and systemd signal every process of a job: agent and keeper, which passes its own on
+HURRY_S = 3.0  # what a second one leaves of the grace
 STAGGER_S = 0.02  # between campaigns of successive ranks, so that few transactions meet
 
 
@@ -81,12 +85,15 @@ def take(s: NodeState, event: Event) -> Step:
             cls = "rdzv_closed" if s.settings.master else "port_in_use"  # a port that is given stays what it is
             return _break(replace(s, round=n, facts=(), told=False, broken=None), "failed", Fault(what, cls)), ()
         case LeaveAsked(signal=signal):
-            by = event.at + s.settings.grace_s + LAST_WORDS_S
             if s.leaving is not None:
-                return s, ()
+                return _again(s, event), ()
+            by = event.at + s.settings.grace_s + LAST_WORDS_S
             left = Left(signal)
             facts = s.facts if s.ranks is Ranks.NONE else (*s.facts, left)
-            return replace(s, leaving=left, leave_by=by, facts=facts), ()
+            insisted_at = event.at if signal in INSISTS else 0.0
+            return replace(s, leaving=left, leave_by=by, insisted_at=insisted_at, facts=facts), ()
+        case NoticeGiven():
+            return replace(s, noticed=True), ()
         case Collected(round=n, words=words):
             wanted = n == s.round and "collect" in s.pending  # not what an earlier incarnation had asked for
             return (replace(_done(s, "collect"), words=words) if wanted else _done(s, "collect")), ()
@@ -94,6 +101,17 @@ def take(s: NodeState, event: Event) -> Step:
             return s, ()
         case _:
             return _ranks(s, event)
+
+
+def _again(s: NodeState, event: LeaveAsked) -> NodeState:
+    """Shorten the grace when a person or a scheduler insists; the same signal by a second way is no second one."""
+    if event.signal not in INSISTS or (s.insisted_at and event.at < s.insisted_at + SAME_S):
+        return s
+    if not s.insisted_at:
+        return replace(s, insisted_at=event.at)
+    soon = event.at + HURRY_S
+    kill_at = min(s.kill_at, soon) if s.kill_at else 0.0
+    return replace(s, insisted_at=event.at, kill_at=kill_at, leave_by=min(s.leave_by, soon + LAST_WORDS_S))
 
 
 def _ranks(
@@ -242,7 +260,7 @@ def _wrote(s: NodeState, event: Wrote) -> Step:
     s = _done(s, kind.value)
     if result is None:
         s = later(s, event.at)
-        if kind in (Kind.JOIN, Kind.READY, Kind.STOP, Kind.MASTER):
+        if kind in (Kind.JOIN, Kind.READY, Kind.STOP, Kind.MASTER, Kind.NOTICE):
             return _ask_again(s)
         if kind is Kind.LEAD:
             s = replace(s, campaign_at=event.at + AGAIN_S)
@@ -255,7 +273,7 @@ def _wrote(s: NodeState, event: Wrote) -> Step:
             s = _job(replace(s, mod=result.revision), job.one(), event.at)
             s = _leader(s, leader.one(), event.at, result.revision)
             return s, (Watch(result.revision + 1),)
-        case Kind.STOP | Kind.MASTER:
+        case Kind.STOP | Kind.MASTER | Kind.NOTICE:
             s = _job(s, result.ranges[0].one(), event.at)
             if kind is Kind.STOP and event.round == s.round:
                 s = replace(s, facts=(*s.facts, Told(event.at - s.started_at)))
@@ -280,7 +298,7 @@ def _guarded(s: NodeState, event: Wrote, result: TxnResult) -> Step:
         case Kind.JOIN | Kind.READY | Kind.LEAD:
             again = event.at + AGAIN_S if event.kind is Kind.LEAD else s.campaign_at
             return _ask_again(replace(s, campaign_at=again))
-        case Kind.STOP | Kind.MASTER:
+        case Kind.STOP | Kind.MASTER | Kind.NOTICE:
             before = s.job
             s = _job(s, result.ranges[0].one(), event.at)
             if s.job is before:

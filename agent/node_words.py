@@ -99,6 +99,12 @@ class LeaveAsked(NamedTuple):
     signal: int
 
 
+class NoticeGiven(NamedTuple):
+    """A signal says that the job is to end soon: its ranks, on all nodes, are told so that they can save together."""
+
+    at: float
+
+
 class Collected(NamedTuple):
     """Answer to Collect: the round's facts with last lines and error files, as bytes for the store."""
 
@@ -179,6 +185,7 @@ Event = (
     | PortReserved
     | PortFailed
     | LeaveAsked
+    | NoticeGiven
     | Collected
     | Tick
     | RankEvent
@@ -238,6 +245,14 @@ class Terminate(NamedTuple):
     round: Round
     signal: int
     reason: str
+    softly: bool = False  # ranks that look at ``stop_requested()`` are not ended by it: they have time to save
+
+
+class Notify(NamedTuple):
+    """Tell the ranks that the job is to end soon. None is ended by that."""
+
+    round: Round
+    reason: str
 
 
 class Kill(NamedTuple):
@@ -295,6 +310,7 @@ Action = (
     | ReservePort
     | Start
     | Terminate
+    | Notify
     | Kill
     | AcknowledgeFence
     | Collect

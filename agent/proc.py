@@ -58,6 +58,15 @@ def stopped(pid: int) -> bool:
     return state(pid) in ("T", "t")
 
 
+def dies_of(pid: int, signum: int) -> bool:
+    """Tell whether ``signum`` would have its default action; one that is blocked may be so for a fork's time only."""
+    bit = 1 << (signum - 1)
+    for line in read(f"/proc/{pid}/status").splitlines():
+        if line.startswith((b"SigIgn:", b"SigCgt:")) and int(line[7:], 16) & bit:
+            return False
+    return True
+
+
 def parent(pid: int) -> int:
     """Return the parent's pid, 0 when there is none or ``pid`` has gone."""
     fields = _stat(pid)

@@ -29,6 +29,7 @@ DISMISSED = (
     signal.SIGTTOU,
     signal.SIGUSR1,
     signal.SIGUSR2,
+    signal.SIGXCPU,
     signal.SIGALRM,
 )
 _ALSO_RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD)
@@ -38,7 +39,7 @@ _CANNOT_RUN, _NOT_FOUND = 126, 127  # as a shell's
 class Order:
     """How to start one rank; ``env`` is relative to what the guardian was started with, None unsets."""
 
-    __slots__ = ("argv", "cpus", "cwd", "env", "inc", "local_rank", "round", "stderr", "stdin", "stdout")
+    __slots__ = ("argv", "cpus", "cwd", "deaf_to", "env", "inc", "local_rank", "round", "stderr", "stdin", "stdout")
 
     def __init__(
         self,
@@ -52,6 +53,7 @@ class Order:
         stderr: str | None,
         stdin: str,
         cpus: tuple[int, ...],
+        deaf_to: int,
     ) -> None:
         self.round = round
         self.inc = inc
@@ -63,6 +65,7 @@ class Order:
         self.stderr = stderr
         self.stdin = stdin
         self.cpus = cpus  # what it may run on; none: what the guardian may
+        self.deaf_to = deaf_to
 
 
 def become(order: Order, guardian: int, errors: int, group: str | None, environ: Mapping[str, str]) -> NoReturn:
@@ -75,7 +78,7 @@ def become(order: Order, guardian: int, errors: int, group: str | None, environ:
             os._exit(_CANNOT_RUN)
         os.setsid()
         for signum in DISMISSED + _ALSO_RESET:
-            signal.signal(signum, signal.SIG_DFL)
+            signal.signal(signum, signal.SIG_IGN if signum == order.deaf_to else signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         if group is not None:
             cgroup.enter(group)

@@ -1,6 +1,7 @@
 """Who takes the signals of this command: at first the wait for the store and for the node's name, then the agent.
 
-Used by ``main.py``; ``remuster leave`` sends one of them.
+What was ignored when the command was started stays so (nohup, a shell's background job). Used by ``main.py``;
+``remuster leave`` sends one of them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from . import node_words as words
 from .linux import boottime
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .loop import Agent
 
 
@@ -24,18 +27,29 @@ LEAVE_SIGNAL = signal.SIGRTMIN + 7  # `remuster leave`; nobody else sends it
 class Signals:
     """The handlers of this process. Each is set once: asyncio takes 0.1 ms for one, and no rank has started yet."""
 
-    def __init__(self) -> None:
+    def __init__(self, stop: tuple[int, ...] = (), notice: int = 0) -> None:
+        """Let ``stop`` end the job too, beside those that always do, and ``notice`` announce its end."""
         self.asked: list[int] = []  # what has ended the wait
         self._work = asyncio.current_task()
         self._agent: Agent | None = None
+        self._noticed = False
+        handlers: dict[int, Callable[[int], None]] = dict.fromkeys(FORWARD, self._forward)
+        handlers.update(dict.fromkeys((*LEAVE, LEAVE_SIGNAL, *stop), self._leave))
+        handlers.update(dict.fromkeys((notice,) if notice else (), self._notice))
         loop = asyncio.get_running_loop()
-        for number in (*LEAVE, LEAVE_SIGNAL):
-            loop.add_signal_handler(number, self._leave, number)
-        for number in FORWARD:
-            loop.add_signal_handler(number, self._forward, number)
+        for number, handler in handlers.items():
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, handler, number)
 
     def go_to(self, agent: Agent) -> None:
         self._agent = agent
+        if self._noticed:
+            self._notice(0)
+
+    def _notice(self, _: int) -> None:
+        self._noticed = True
+        if self._agent is not None:
+            self._agent.post(words.NoticeGiven(boottime()))
 
     def _leave(self, number: int) -> None:
         if self._agent is not None:

@@ -117,6 +117,8 @@ class JobSpec:
     resume_timeout_s: float = 600.0  # for a choice of the resume point: digests of a large checkpoint take minutes
     connect_timeout_s: float = 10.0  # how long an etcd service that has never answered is tried
     grace_s: float = 30.0  # torchrun's; from SIGTERM to SIGKILL
+    stop_signals: tuple[int, ...] = ()  # those that stop the job, beside SIGTERM, SIGINT, SIGHUP and SIGQUIT
+    notice_signal: int = 0  # says that the job is to end soon; 0 = none does
     store_loss: StoreLoss = StoreLoss.FENCE
     admit: Admit = Admit.RESTART
     admit_after_s: float = 60.0  # a round runs for so long before it is ended for a newcomer

@@ -8,7 +8,8 @@ Classes for what is not a rank's end: a member without a lease is ``node_lost``.
 the job it was gone; when every member was fenced it was the store that was gone, ``rdzv_lost``. A guardian that died
 was killed by somebody, and nothing says by whom: ``killed_unknown``. So was an agent that a signal from outside ended;
 one that ended in another way has failed, and took its node with it. A node that was asked to go is no failure and has
-no class in the list: ``leave``, family none. Nor is a round that was ended so that a node can join: ``admit``.
+no class in the list: ``leave``, family none. Nor is a round that was ended so that a node can join: ``admit``; nor
+one that ended because the launch had been given notice of a stop: ``notice``.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from .reading import Reading, Standing, read
 from .signatures import TYPED, match
 from .waiting import laggard
 
-LEAVE, ADMIT = "leave", "admit"
-PLANNED = frozenset({LEAVE, ADMIT})
+LEAVE, ADMIT, NOTICE = "leave", "admit", "notice"
+PLANNED = frozenset({LEAVE, ADMIT, NOTICE})
 KEEPER_KILLED = 9  # of Left: nobody can ask a node to leave by SIGKILL, so it stands for the keeper's end
 READ_RANKS = 256  # ends whose text is read, by order of arrival: bounds the time of one judgement
 NOTES = 8
@@ -229,6 +230,16 @@ def _left(nodes: list[NodeEvidence]) -> _Cause | None:
                                   fingerprint=fingerprint(LEAVE, "", "", ""), used=(f"{node.node}: left",))  # fmt: skip
                 return _Cause(Standing.NODE, (node.order, 0.0, 0), verdict)
     return None
+
+
+def after_notice(evidence: RoundEvidence, node: str, done: bool) -> Verdict:
+    """Return the verdict on a round of a launch that ``node`` was given notice for; ``done``: every rank exited 0."""
+    verdict = Verdict("success", "none") if done else judge(evidence)
+    if verdict.cls not in PLANNED and verdict.cls != "success":
+        return verdict
+    why = f"{_short(node)} was given notice of a stop"
+    why = f"{why}, and every rank exited 0" if verdict.cls == "success" else why
+    return replace(verdict, cls=NOTICE, node=node, sentence=why, used=(f"{node}: notice",))
 
 
 def _admitted(node: str) -> Verdict:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from .errors import UsageError
-from .flags import BY_NAME, BY_SHORT, LATER, Flag, refuse_later
+from .flags import BY_NAME, BY_SHORT, Flag
 
 
 class Split(NamedTuple):
@@ -59,10 +59,7 @@ def _resolve(token: str) -> tuple[Flag, str, str | None]:
     if not token.startswith("--"):
         return _resolve_short(token)
     typed, equals, value = token.partition("=")
-    name = _full_name(typed)
-    if name in LATER:
-        raise UsageError(refuse_later(name, f"--{name}"))
-    return BY_NAME[name], typed, value if equals else None
+    return BY_NAME[_full_name(typed)], typed, value if equals else None
 
 
 def _resolve_short(token: str) -> tuple[Flag, str, str | None]:
@@ -76,11 +73,10 @@ def _resolve_short(token: str) -> tuple[Flag, str, str | None]:
 def _full_name(typed: str) -> str:
     """Return the canonical name that ``--typed`` stands for."""
     name = typed[2:].replace("_", "-")
-    if name in BY_NAME or name in LATER:
+    if name in BY_NAME:
         return name
-    torchrun = [n for n in (*BY_NAME, *LATER) if n.startswith(name) and not (n in BY_NAME and BY_NAME[n].ours)]
-    ours = [n for n, flag in BY_NAME.items() if flag.ours and n.startswith(name)]
-    found = torchrun or ours
+    alike = [n for n in BY_NAME if n.startswith(name)]
+    found = [n for n in alike if not BY_NAME[n].ours] or alike
     if len(found) == 1:
         return found[0]
     if found:
@@ -103,5 +99,5 @@ def _is_flag(token: str) -> bool:
     """Say whether ``token`` is a whole flag rather than a value that happens to begin with a dash."""
     name = token.partition("=")[0]
     if name.startswith("--"):
-        return name[2:].replace("_", "-") in {*BY_NAME, *LATER}
+        return name[2:].replace("_", "-") in BY_NAME
     return len(name) == 2 and name[0] == "-" and name[1] in BY_SHORT

@@ -59,6 +59,7 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
     where = meeting.choose(meeting.Asked(given, conf, env, least, most, notes))
     access = store_access(where.access, given.origin("rdzv-conf"), conf.values.get("protocol"))
     prefix = where.access.get("prefix", Setting("/remuster/", ""))
+    stops = _stop_signals(given, notes)
     restarts, budget = given.text("max-restarts"), given.text("retry-budget")
     try:
         spec = JobSpec(
@@ -94,6 +95,9 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
             join_timeout_s=_join_timeout(given, conf),
             resume_timeout_s=_seconds(conf, "resume_timeout", "600"),
             connect_timeout_s=_seconds(conf, "connect_timeout", "10"),
+            grace_s=_grace(given, env),
+            stop_signals=stops,
+            notice_signal=_notice_signal(given, stops),
             store_loss=_store_loss(given),
             admit=_admit(given),
             admit_after_s=_seconds(conf, "admit_after", "60"),
@@ -188,6 +192,33 @@ def _join_timeout(given: Given, conf: values.Conf) -> float:
     if "join_timeout" in conf.values and asked != by_conf:
         raise UsageError(f"{origin} is {asked:g} s and join_timeout in --rdzv-conf {by_conf:g} s; give one of them")
     return asked
+
+
+def _grace(given: Given, env: Environment) -> float:
+    text = given.text("shutdown-timeout")
+    if text is None and env.shutdown_timeout:
+        return values.seconds("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", env.shutdown_timeout)
+    return values.seconds(given.origin("shutdown-timeout"), "30" if text is None else text)
+
+
+def _stop_signals(given: Given, notes: list[str]) -> tuple[int, ...]:
+    origin = given.origin("signals-to-handle")
+    found = values.stop_signals(origin, given.text("signals-to-handle") or "")
+    if found.ignored:
+        notes.append(f"{origin}: {', '.join(found.ignored)} cannot stop a job here and are ignored")
+    return found.numbers
+
+
+def _notice_signal(given: Given, stops: tuple[int, ...]) -> int:
+    text, origin = given.text("notice-signal"), given.origin("notice-signal")
+    if text is None:
+        return 0
+    number = values.notice_signal(origin, text)
+    if number in stops:
+        raise UsageError(
+            f"{origin} is {text!r}, and {given.origin('signals-to-handle')} names it too; take it out of one of them"
+        )
+    return number
 
 
 def _checkpoint_dir(given: Given, notes: list[str]) -> Path | None:

@@ -12,7 +12,7 @@ from dataclasses import field
 from typing import NamedTuple
 
 from .errors import UsageError
-from .flags import FLAGS, LATER, SHOWN_ONLY, refuse_later
+from .flags import FLAGS, SHOWN_ONLY
 
 
 class Environment(NamedTuple):
@@ -21,6 +21,7 @@ class Environment(NamedTuple):
     defaults: Mapping[str, str | bool] = field(default_factory=dict[str, "str | bool"])  # by dest, from PET_ variables
     slurm_job_id: str = ""
     slurm_restarts: str = ""
+    shutdown_timeout: str = ""  # TORCH_ELASTIC_SHUTDOWN_TIMEOUT
     python_exec: str = ""
     active_python: str = ""  # root of the activated virtual or conda environment
     cuda_visible_devices: str | None = None  # set but empty means: no GPU
@@ -37,10 +38,6 @@ class Environment(NamedTuple):
 
 def read(environ: Mapping[str, str]) -> Environment:
     """Return what ``environ`` sets; UsageError for a variable that cannot be understood."""
-    for name in LATER:
-        variable = "PET_" + name.replace("-", "_").upper()
-        if environ.get(variable):
-            raise UsageError(refuse_later(name, f"{variable}, which stands for --{name},"))
     defaults: dict[str, str | bool] = {}
     for flag in FLAGS:
         text = environ.get(flag.env, "")
@@ -50,6 +47,7 @@ def read(environ: Mapping[str, str]) -> Environment:
         defaults=defaults,
         slurm_job_id=environ.get("SLURM_JOB_ID", ""),
         slurm_restarts=environ.get("SLURM_RESTART_COUNT", ""),
+        shutdown_timeout=environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", ""),
         python_exec=environ.get("PYTHON_EXEC", ""),
         active_python=environ.get("VIRTUAL_ENV", "") or environ.get("CONDA_PREFIX", ""),
         cuda_visible_devices=environ.get("CUDA_VISIBLE_DEVICES"),

@@ -1,7 +1,6 @@
 """The table of flags: the one list that spelling, abbreviations, PET_ variables, click and the help page are made from.
 
-`FLAGS` are accepted. `LATER` are torchrun's that are not in remuster yet: naming one is an error that says what to do,
-never silence, since a flag that does nothing is worse than one that is missing.
+Every flag of torchrun's is in it: `ours` marks those that torchrun does not have.
 """
 
 from __future__ import annotations
@@ -243,6 +242,28 @@ FLAGS: tuple[Flag, ...] = (
         "job's others stay. LOGLEVEL=DEBUG tells which.",
         ours=True,
     ),
+    Flag(
+        "shutdown-timeout",
+        Group.SCRIPT,
+        "How long ranks that are to end have from SIGTERM to SIGKILL, whatever the reason. Default 30, or "
+        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT. A second SIGINT or SIGTERM leaves them 3 s.",
+        metavar="SECONDS",
+    ),
+    Flag(
+        "signals-to-handle",
+        Group.SCRIPT,
+        "Signals that stop the job, such as SIGUSR2,SIGXCPU. SIGTERM, SIGINT, SIGHUP and SIGQUIT always do.",
+        metavar="SIG,...",
+    ),
+    Flag(
+        "notice-signal",
+        Group.SCRIPT,
+        "A signal by which a scheduler says that the job is to end soon: SIGUSR1, SIGUSR2 or SIGXCPU. On all nodes "
+        "stop_requested() is true then, and ranks with a handler get the signal; when they have ended the command "
+        "ends with 75, worth a requeue.",
+        metavar="SIG",
+        ours=True,
+    ),
     Flag("log-dir", Group.OUTPUT, "Where ranks' output and the run's records go. Default: a new one.", metavar="DIR"),
     Flag(
         "redirects",
@@ -304,16 +325,5 @@ FLAGS: tuple[Flag, ...] = (
 
 SHOWN_ONLY = ("version", "help")  # switches that have no PET_ variable
 
-LATER: dict[str, str] = {
-    "signals-to-handle": "leave it out: SIGTERM, SIGINT, SIGHUP and SIGQUIT stop the job",
-    "shutdown-timeout": "leave it out: ranks get 30 s between SIGTERM and SIGKILL",
-}
-
-
 BY_NAME: dict[str, Flag] = {flag.name: flag for flag in FLAGS}
 BY_SHORT: dict[str, Flag] = {flag.short: flag for flag in FLAGS if flag.short}
-
-
-def refuse_later(name: str, shown: str) -> str:
-    """Return the sentence for a flag of torchrun's that is not in remuster yet; ``shown`` is how it was given."""
-    return f"{shown} is torchrun's and not in remuster yet; {LATER[name]}"

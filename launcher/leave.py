@@ -75,7 +75,8 @@ def _ask(holder: Holder) -> int:
         print(f"{name} (pid {holder.agent}) is asked to leave", flush=True)
         if not _ended(agent, PATIENCE_S):
             print(
-                f"remuster leave: {name} is still there after {PATIENCE_S:g} s; its log says what it waits for; what "
+                f"remuster leave: {name} is still there after {PATIENCE_S:g} s; its ranks may have a longer "
+                "--shutdown-timeout to save, and its log says what it waits for; what "
                 f"will not go is ended with: kill -9 {holder.agent}",
                 file=sys.stderr,
             )

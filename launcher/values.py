@@ -33,6 +33,9 @@ _CONF_NAMES: dict[str, str] = {
 }  # fmt: skip
 
 
+_ALWAYS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")  # stop the job
+_WARNINGS = {"SIGUSR1": 10, "SIGUSR2": 12, "SIGXCPU": 24}  # by Linux's numbers; the keeper passes these on, too
+
 _NEVER_HERE = {"password": "password_file", "token": "token_file"}  # and not even in the sentence that refuses them
 
 
@@ -70,6 +73,38 @@ def seconds(name: str, text: str) -> float:
         raise UsageError(f"{name} is {text!r}, which is no number; give seconds") from None
     if not 0 <= number < 1e9:
         raise UsageError(f"{name} is {text!r}; give seconds, 0 or more")
+    return number
+
+
+class Signals(NamedTuple):
+    """What --signals-to-handle adds to the signals that always stop a job, and the names that mean nothing here."""
+
+    numbers: tuple[int, ...]
+    ignored: tuple[str, ...] = ()
+
+
+def stop_signals(name: str, text: str) -> Signals:
+    """Return the signals of a list; names that are not known are passed over, as torchrun does."""
+    numbers: list[int] = []
+    ignored: list[str] = []
+    for part in text.split(","):
+        word = part.strip()
+        if word in ("SIGKILL", "SIGSTOP"):
+            raise UsageError(f"{name} holds {word}, which no program can handle; take it out")
+        if word in _WARNINGS:
+            numbers.append(_WARNINGS[word])
+        elif word and word not in _ALWAYS:
+            ignored.append(repr(word))
+    return Signals(tuple(dict.fromkeys(numbers)), tuple(dict.fromkeys(ignored)))
+
+
+def notice_signal(name: str, text: str) -> int:
+    """Return the number of a signal that may announce a job's end, with or without SIG."""
+    word = text.strip().upper()
+    number = _WARNINGS.get(word if word.startswith("SIG") else f"SIG{word}")
+    if number is None:
+        why = ", and that stops the job" if word in _ALWAYS else ""
+        raise UsageError(f"{name} is {text!r}{why}; give {', '.join(_WARNINGS)}")
     return number
 
 

@@ -11,13 +11,14 @@ if TYPE_CHECKING:
     from .worker import ResumePoint as ResumePoint
     from .worker import heartbeat as heartbeat
     from .worker import resume_point as resume_point
+    from .worker import stop_requested as stop_requested
 
 __version__ = "0.1.0"
-__all__ = ["ResumePoint", "__version__", "heartbeat", "resume_point"]
+__all__ = ["ResumePoint", "__version__", "heartbeat", "resume_point", "stop_requested"]
 
 
 def __getattr__(name: str) -> object:
-    if name in ("resume_point", "ResumePoint", "heartbeat"):
+    if name in ("resume_point", "ResumePoint", "heartbeat", "stop_requested"):
         from . import worker
 
         return getattr(worker, name)

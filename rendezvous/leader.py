@@ -40,8 +40,8 @@ from .snapshot import Snapshot, Who, candidates
 from .writes import Seen
 
 TOO_FEW = 75  # DESIGN §9: too few nodes, worth a requeue
+NOTICED = 75  # and so is a job whose time was up
 NEVER_FORMED = 69  # the group could not be formed
-STOP_S = 600.0  # for a member whose lease lives to prove its ranks dead: longer than any grace
 AT_ONCE = 2  # restarts in a row that follow at once, progress or not
 LONGEST_PAUSE_S = 60.0
 AGAIN_S = 0.2  # pause before a write of unknown outcome is tried again
@@ -166,10 +166,12 @@ def _running(s: Leader, seen: Seen, at: float) -> Decision:
         cause = Cause("lost", lost[0].node, lost[0].inc)
         return submit(s, seen, writes.lost(s.view.keys, s.own, s.token, seen, cause))
     if any(m.who not in finished for m in roster.members):
-        return (s, ()) if finished else admit(s, seen, roster, at)
+        return (s, ()) if finished or seen.job.notice else admit(s, seen, roster, at)
     if s.concluded is None or s.concluded.round != n or not s.concluded.done:
         return _conclude(s, seen, roster, (), done=True)
     c = s.concluded
+    if c.outcome.exit_code:  # it was given notice: what exited 0 has saved, and is not done
+        return submit(s, seen, writes.fail(s.view.keys, s.own, s.token, seen, c.outcome, c.record))
     over = roster._replace(store_loss=StoreLoss.FENCE)  # no rank of it can be held any more
     return submit(s, seen, writes.done(s.view.keys, s.own, s.token, seen, c.outcome, c.record, over))
 
@@ -207,6 +209,9 @@ def _forming(s: Leader, seen: Seen, at: float) -> Decision:
         alive = [m.node for m in last.members if m.node not in gone and nodes[m.node].record.ready < n]
         if alive:  # their ranks of an earlier round may live: nobody replaces them before they answer or are gone
             return _wait_for(s, n, ", ".join(alive), at)
+    if job.notice:
+        why = f"{job.notice} was given notice of a stop before round {n} had begun"
+        return submit(s, seen, writes.fail(s.view.keys, s.own, s.token, seen, Outcome(NOTICED, why), None))
     again = job.round > job.first
     nodes = admissible(s)
     ready, missing = reunite(last, candidates(nodes, n), job)
@@ -267,9 +272,11 @@ def _close(s: Leader, seen: Seen, roster: Roster) -> Decision:
 
 
 def _wait_for(s: Leader, n: Round, alive: str, at: float) -> Decision:
-    if at < s.since + STOP_S:
-        return s, (Wake(s.since + STOP_S, f"round {n}: waiting for {alive} to stop"),)
-    why = f"round {n}: {alive} kept the lease for {STOP_S:g} s and did not stop; see to it there, then start again"
+    until = s.since + s.limits.stop_s
+    if at < until:
+        return s, (Wake(until, f"round {n}: waiting for {alive} to stop"),)
+    kept = f"kept the lease for {s.limits.stop_s:g} s and did not stop"
+    why = f"round {n}: {alive} {kept}; see to it there, then start again"
     return replace(s, token=0), (Abandon(why),)
 
 

@@ -23,6 +23,7 @@ class Limits(NamedTuple):
     admit: Admit = Admit.RESTART
     admit_after_s: float = 60.0  # a round must have run for so long before it is ended for a newcomer
     order: Order = Order.STICKY
+    stop_s: float = 600.0  # for a member whose lease lives to prove its ranks dead: longer than any grace
 
 
 # --- events ---------------------------------------------------------------------------------------------------------

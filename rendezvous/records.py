@@ -165,6 +165,7 @@ class Job:
     past: tuple[str, ...] = ()  # launches before this one, the last few: none of them may begin the run again
     store_loss: StoreLoss = StoreLoss.FENCE  # of this launch; all its nodes are given the same
     flaps: tuple[tuple[str, int], ...] = ()  # nodes that ended rounds in this launch: see ``admission.py``
+    notice: str = ""  # the node that was given notice of a stop: this launch ends with its present round
 
     @property
     def attempt(self) -> int:
@@ -249,6 +250,7 @@ def decode_job(raw: bytes) -> Job:
         spent=r.numbers_of("spent", 256, 0, LARGEST),
         charged=r.number("charged", 0, LARGEST),
         flaps=r.numbers_of("flaps", MAX_FLAPS, 1, MAX_ROUND) if r.has("flaps") else (),
+        notice=r.text("notice") if r.has("notice") else "",
         memory=Memory() if memory is None else _memory(memory),
     )
 

@@ -26,6 +26,7 @@ class Kind(Enum):
     STARTED = "started"
     FINISHED = "finished"
     MASTER = "master"
+    NOTICE = "notice"
     LEAD = "lead"
     NEXT = "next"
     CLOSE = "close"
@@ -137,6 +138,14 @@ def master(keys: Keys, own: Own, seen: Seen, address: str) -> Write:
     return Write(Kind.MASTER, txn, seen.job.round, f"round {seen.job.round} meets at {address}")
 
 
+def notice(keys: Keys, own: Own, seen: Seen) -> Write:
+    """Tell all nodes that this one was given notice: the launch is to end, with time to save. Phase and round stay."""
+    n, get = seen.job.round, Get(keys.job)
+    put = Put(keys.job, encode(replace(seen.job, notice=own.node)))
+    txn = Txn((_mine(keys, own), _unchanged(keys, seen)), (put, get), (get,))
+    return Write(Kind.NOTICE, txn, n, f"{own.node} was given notice of a stop")
+
+
 def lead(keys: Keys, own: Own) -> Write:
     """Take the leader key, absent until now, on the own lease; its create revision is the token."""
     guards = (Compare(keys.leader, Field.CREATE, 0), _mine(keys, own))
@@ -187,9 +196,12 @@ def advance(
 
 
 def fail(keys: Keys, own: Own, token: int, seen: Seen, outcome: Outcome, record: bytes | None) -> Write:
-    """S(n) → X or F(n) → X: the job has failed; members are kept for a later launch."""
+    """S(n) → X or F(n) → X: the job has failed; R(n) → X: it was given notice, and every member has finished(n).
+
+    Members are kept for a later launch.
+    """
     n = seen.job.round
-    new = replace(seen.job, phase=Phase.FAILED, cause=None, outcome=outcome, master="")
+    new = replace(seen.job, phase=Phase.FAILED, cause=None, outcome=outcome, master="", resume=None)
     extra: tuple[Op, ...] = () if record is None else (Put(keys.attempt(n), record),)
     return _by_leader(keys, own, token, seen, new, extra + _sweep(keys, Round(n + 1)), Kind.FAIL, outcome.sentence)
 

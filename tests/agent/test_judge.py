@@ -109,3 +109,21 @@ def test_what_is_done_or_free_pays_nothing_and_forgets_nothing(memory: Memory) -
     free = weigh(ended(job, "", 0)._replace(all_started=False, lost=(A,), evidence=()), Allowance(0, ()), 99, NOW)
     assert (free.retry, free.family, free.left, free.refunded) == (True, "", (), "")
     assert free.charge.memory == memory._replace(free=3)
+
+
+@pytest.mark.parametrize(
+    ("ask", "cls", "sentence"),
+    [
+        (ended(JOB, "", 0)._replace(done=True, evidence=()), "notice", "b was given notice of a stop, and every rank"),
+        (ended(JOB, "", 0), "notice", "b was given notice of a stop, and every rank exited 0"),
+        (ended(JOB, ECC), "gpu_ecc", "rank 0 on a ended with exit status 1"),
+    ],
+    ids=["all ended well", "stopped, and ended well", "failed"],
+)
+def test_after_a_notice_nothing_is_retried_or_paid_for(ask: Conclude, cls: str, sentence: str) -> None:
+    job = replace(JOB, notice="b", spent=(("hardware", 1),), charged=1)
+    made = weigh(ask._replace(job=job), Allowance(9, ()), 7, NOW)
+    assert (made.retry, made.family, made.charge.spent, made.charge.charged) == (False, "", job.spent, 1)
+    assert (made.outcome.exit_code, made.verdict.cls) == (75, cls)
+    assert made.verdict.sentence.startswith(sentence)
+    assert made.outcome.sentence.endswith("as b was given notice: not charged, and worth another start")

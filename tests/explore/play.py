@@ -241,7 +241,7 @@ class Play:
                 self.call(n, ("reread",))
             case words.Watch():
                 n.watch = ON
-            case words.Tell():
+            case words.Tell() | words.Notify():
                 pass
             case words.Submit(write=write):
                 number = self.m.writes.number(self.rules.write(self.names[i], write))

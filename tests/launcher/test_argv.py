@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from remuster.launcher.argv import Split, split
 from remuster.launcher.errors import UsageError
-from remuster.launcher.flags import FLAGS, LATER
+from remuster.launcher.flags import FLAGS
 
 S = "train.py"
 
@@ -131,18 +131,13 @@ TORCHRUN = {
 
 def test_every_flag_of_torchrun_is_known() -> None:
     accepted = {flag.name for flag in FLAGS if not flag.ours}
-    assert accepted | set(LATER) == TORCHRUN
-    assert not accepted & set(LATER)
+    assert accepted == TORCHRUN
 
 
 @pytest.mark.parametrize("name", sorted(TORCHRUN))
 @pytest.mark.parametrize("spell", ["dash", "underscore"])
-def test_every_flag_of_torchrun_is_a_value_or_a_clear_error(name: str, spell: str) -> None:
+def test_every_flag_of_torchrun_is_taken(name: str, spell: str) -> None:
     typed = "--" + (name if spell == "dash" else name.replace("-", "_"))
-    if name in LATER:
-        with pytest.raises(UsageError, match=f"^--{name} is torchrun's and not in remuster yet; leave"):
-            split([typed, "1", S])
-        return
     switch = not next(flag for flag in FLAGS if flag.name == name).metavar
     found = split([typed, S] if switch else [typed, "1", S])
     assert found == Split((f"--{name}" if switch else f"--{name}=1",), S, ())

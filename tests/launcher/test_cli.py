@@ -10,7 +10,7 @@ import pytest
 from launcher_lines import Command
 
 from remuster.agent.spec import Backend, JobSpec, Output, SpecError, StoreAccess, Streams
-from remuster.launcher.flags import FLAGS, LATER
+from remuster.launcher.flags import FLAGS
 from remuster.rendezvous.admission import Admit
 from remuster.rendezvous.membership import Order
 
@@ -91,6 +91,9 @@ SAMPLES = {
     "python": ("/bin/echo", "/bin/cat", lambda s: s.python, "/bin/echo", "/bin/cat"),
     "exit-code": ("cause", "cause", lambda s: s.nproc, 1, 1),  # not the agent's affair
     "rdzv-timeout": ("5", "7.5", lambda s: s.join_timeout_s, 5.0, 7.5),
+    "shutdown-timeout": ("5", "7.5", lambda s: s.grace_s, 5.0, 7.5),
+    "signals-to-handle": ("SIGUSR1", "SIGUSR2,SIGTERM", lambda s: s.stop_signals, (10,), (12,)),
+    "notice-signal": ("SIGUSR1", "usr2", lambda s: s.notice_signal, 10, 12),
     "log-dir": ("a", "b", lambda s: s.log_dir and s.log_dir.name, "a", "b"),
     "checkpoint-dir": ("a", "b", lambda s: s.checkpoint_dir and s.checkpoint_dir.name, "a", "b"),
     "resume-hook": ("a:b", "c:d", lambda s: s.resume_hook, "a:b", "c:d"),
@@ -191,15 +194,6 @@ def test_a_switch_can_be_set_by_variable_and_not_unset(command: Command, name: s
         assert read(command.spec(script, **base, **{variable: ""})) is False
     command.started.clear()
     assert f"{variable} is 'true'; set it to 1 or 0" in command.refusal(script, **base, **{variable: "true"})
-
-
-@pytest.mark.parametrize("name", sorted(LATER))
-def test_a_variable_of_torchruns_that_is_not_in_yet_is_no_silence(command: Command, name: str) -> None:
-    variable = "PET_" + name.replace("-", "_").upper()
-    assert f"{variable}, which stands for --{name}, is torchrun's and not in" in command.refusal(
-        "t.py", **{variable: "1"}
-    )
-    assert f"remuster: --{name} is torchrun's and not in remuster yet; " in command.refusal(f"--{name}=1 t.py")
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,8 @@ def body(seat):
                 case ["kill and start", n, inc, orders]:
                     link.kill(n)
                     link.start(n + 1, inc, tuple(RankOrder(**order) for order in orders))
-                case ["term", n, signum]:
-                    link.terminate(n, signum)
+                case ["term", n, signum, *spared]:
+                    link.terminate(n, signum, tuple(spared))
                 case ["kill", n]:
                     link.kill(n)
                 case ["ack", inc]:

@@ -109,6 +109,21 @@ def test_term_reaches_the_rank_process_only(one, tmp_path, until):
     assert one.strangers() == set()
 
 
+def test_a_spared_rank_gets_a_signal_only_if_it_does_not_die_of_it(one, tmp_path, until):
+    """0 has a handler, 1 ignores it, 2 and 3 would die of it, and 3 is not spared."""
+    log = tmp_path / "log"
+    stand = "echo up; while :; do sleep 0.01; done"
+    traps = ("trap 'echo heard; exit 3' USR1; ", "trap '' USR1; ", "", "")
+    one.start(*(["sh", "-c", trap + stand] for trap in traps), stdout=str(log))
+    until(lambda: log.exists() and log.read_text().count("up") == 4, "the ranks are up")
+    one.tell("term", 1, signal.SIGUSR1, 0, 1, 2)
+    ends = {ended["local_rank"]: ended["status"] for ended in (one.wait("RankExited") for _ in range(2))}
+    assert ends == {0: 3, 3: -signal.SIGUSR1}
+    one.tell("term", 1, signal.SIGTERM)
+    ends = {ended["local_rank"]: ended["status"] for ended in (one.wait("RankExited") for _ in range(2))}
+    assert ends == {1: -signal.SIGTERM, 2: -signal.SIGTERM}
+
+
 def test_kill_takes_everything_that_ranks_have_left_and_proves_it(one):
     first, second = one.plant()
     os.kill(first, signal.SIGKILL)

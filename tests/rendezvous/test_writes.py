@@ -67,6 +67,7 @@ def everything(tree: Tree, seen: Seen, token: int) -> dict[str, Write]:
         "finished": writes.report(KEYS, ME, Kind.FINISHED, Round(3), b"{}"),
         "last word": writes.last_word(KEYS, ME, seen, b"why"),
         "master": writes.master(KEYS, ME, seen, "a:2"),
+        "notice": writes.notice(KEYS, ME, seen),
         "lost": writes.lost(KEYS, ME, token, seen, Cause("lost", "b", 8)),
         "admit": writes.admit(KEYS, ME, token, seen, Cause("admit", "c", 9)),
         "advance": writes.advance(KEYS, ME, token, seen, CHARGE, FLAPS, b"record"),
@@ -77,9 +78,7 @@ def everything(tree: Tree, seen: Seen, token: int) -> dict[str, Write]:
 
 
 ROWS = sorted(everything(*world()))
-ON_JOB = [
-    row for row in ROWS if row in ("last word", "stop", "master", "lost", "admit", "advance", "fail", "close", "done")
-]
+ON_JOB = [row for row in ROWS if row not in ("ready", "evidence", "started", "finished")]
 BY_LEADER = ["admit", "advance", "close", "done", "fail", "lost"]
 
 
@@ -198,7 +197,8 @@ def test_the_first_join_makes_the_job_on_no_lease() -> None:
         ("admit", replace(JOB, phase=Phase.STOPPING, cause=Cause("admit", "c", 9), resume=None)),
         ("master", replace(JOB, master="a:2")),
         ("done", replace(JOB, phase=Phase.DONE, outcome=OUTCOME, resume=None, master="")),
-        ("fail", replace(JOB, phase=Phase.FAILED, outcome=OUTCOME, master="")),
+        ("notice", replace(JOB, notice="a")),
+        ("fail", replace(JOB, phase=Phase.FAILED, outcome=OUTCOME, resume=None, master="")),
     ],
 )
 def test_what_becomes_of_job(row: str, expected: Job) -> None:

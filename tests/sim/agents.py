@@ -253,6 +253,8 @@ class Agent:
                 self.guardian.tell(lambda: self.guardian.order(inc, action))
             case words.Terminate(round=n):
                 self.guardian.tell(lambda: self.guardian.terminate(n))
+            case words.Notify():
+                pass  # ranks that end sooner for it are ranks that end
             case words.Kill(round=n):
                 self.guardian.tell(lambda: self.guardian.kill(n))
             case words.AcknowledgeFence(inc=inc):

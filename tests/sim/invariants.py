@@ -35,7 +35,10 @@ if TYPE_CHECKING:
     from .world import World
 
 F, R, S, D, X = Phase.FORMING, Phase.RUNNING, Phase.STOPPING, Phase.DONE, Phase.FAILED
-STEPS = {(F, R): 0, (R, R): 0, (R, S): 0, (S, S): 0, (S, F): 1, (S, X): 0, (F, X): 0, (R, D): 0, (X, F): 1, (D, F): 1}
+STEPS = {
+    **dict.fromkeys(((F, F), (F, R), (F, X), (R, R), (R, S), (R, D), (R, X), (S, S), (S, X)), 0),
+    **dict.fromkeys(((S, F), (X, F), (D, F)), 1),
+}
 ONCE = ["attempts", "history", "rounds", "evidence", "started", "finished"]
 
 
@@ -180,6 +183,11 @@ class Truth:
                 self.stats["a launch went on after a later one had ended"] += 1
                 self.over.discard(new.launch)
         expect(new.launch not in self.over, "4 over is over", f"launch {new.launch} has ended, and is {new.phase.name}")
+        if new.launch == old.launch:
+            expect(new.notice == old.notice or not old.notice, "16 notice", f"{old.notice}'s becomes {new.notice}'s")
+            expect(not (pair == (F, R) and old.notice), "16 notice", f"round {n} begins after {old.notice} was told")
+        if pair == (F, F):
+            expect(old.notice != new.notice, "2 rounds", f"{old} → {new}")
         self._budget(old, new, before)
         if pair == (R, S):
             self._stopped(new, before)
@@ -187,12 +195,14 @@ class Truth:
             self._formed(old, new, after)
         elif pair != (R, R) or new.formed != old.formed:
             expect(new.formed == old.formed, "2 rounds", f"the last formed round becomes {new.formed}: {old} → {new}")
-        if pair == (R, D):
+        expect(pair != (R, X) or bool(old.notice), "16 notice", f"round {n} has failed, and nobody stopped it")
+        if pair in ((R, D), (R, X)):
             for m in self.rosters[n].members:
                 zero = self.exited_zero[n, m.node, m.inc]
                 expect(
                     zero == m.slots, "4 done", f"round {n} is done, but {zero} of {m.slots} ranks of {m.node} exited 0"
                 )
+        if pair == (R, D):
             self.done.add(new.launch)
         if pair == (F, X) and new.outcome and new.outcome.cls == "rdzv_lost":
             self._too_few(new, after)

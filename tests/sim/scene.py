@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from remuster.agent.node_words import LeaveAsked
+from remuster.agent.node_words import LeaveAsked, NoticeGiven
 from remuster.rendezvous.admission import Admit
 from remuster.rendezvous.leader_words import Limits
 from remuster.rendezvous.membership import Order
@@ -94,6 +94,10 @@ class Scene:
         agent = self.agent(name)
         agent.leaving = True
         agent.take(LeaveAsked(agent.clock(), 15))
+
+    def notice(self, name: str) -> None:
+        agent = self.agent(name)
+        agent.take(NoticeGiven(agent.clock()))
 
     def job(self) -> list[str]:
         """Return what became of the job, step by step, without times and step numbers."""

@@ -100,6 +100,9 @@ class Seat:
         """Charge each failed round, unless a node left or not all had started; stop when the budget is spent."""
         job, at = ask.job, self.agent.clock()
         kept = Charge(job.spent, job.charged, job.memory)
+        if job.notice:
+            self.take(leader_words.Concluded(at, ask.round, False, kept, Outcome(75, "notice"), b"{}", ask.done))
+            return
         if ask.done:
             self.take(leader_words.Concluded(at, ask.round, False, kept, Outcome(0, "done"), b"{}", True))
             return
