@@ -163,9 +163,13 @@ def test_b18_only_the_rank_process_gets_the_soft_signal(place: Place) -> None:
 
 # --- where the command stands -----------------------------------------------------------------------------------------
 ORPHANS = f"""{PRELUDE}
+def state(stat):
+    try:
+        return stat.read_text().rpartition(")")[2].split()[0]
+    except OSError:  # it has gone meanwhile
+        return ""
 def zombies():
-    states = [p.read_text().rpartition(")")[2].split()[0] for p in Path("/proc").glob("[0-9]*/stat")]
-    return states.count("Z")
+    return [state(stat) for stat in Path("/proc").glob("[0-9]*/stat")].count("Z")
 signal.signal(signal.SIGTERM, lambda *_: (put("term"), os._exit(0)))
 for _ in range(50):
     pid = os.fork()
