@@ -203,7 +203,8 @@ class Node:
 
     def kill(self, *who, signum=signal.SIGKILL):
         for name in who:
-            os.kill(getattr(self, name), signum)
+            with contextlib.suppress(ProcessLookupError):  # the end of the one before has ended it too
+                os.kill(getattr(self, name), signum)
 
     def exit_code(self, timeout_s=PATIENCE_S):
         return self.process.wait(timeout_s)
