@@ -9,30 +9,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import json
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..rendezvous.errors import StoreError
-from ..rendezvous.keys import Keys
-from ..rendezvous.leader_words import Conclude, Concluded, Limits, Resumed, SelectResume
-from ..rendezvous.records import NO_PLACE, Incarnation, Job, Node, NodeId, Phase, Round
-from ..rendezvous.store import Store
-from . import node_words as words
 from .aside import Aside, Spared
+from .assembly import Parts, assemble, settings_of
 from .chronicle import Chronicle
-from .crew import Crew, Place
+from .crew import Place
 from .earlier import earlier
 from .files import FileThread
-from .identity import Machine, loopback_of, this_machine, this_process
-from .leading import Counsel
-from .lease import Timing
-from .loop import Agent, Surroundings
+from .identity import this_machine
 from .meeting import Met, meet
 from .node_lock import NodeLockError
 from .node_name import Address, own_address, take_name
@@ -40,13 +30,11 @@ from .node_state import Settings
 from .notes import Notes
 from .ports import AddressError, is_loopback, meeting_point
 from .proc import start_ticks
-from .reentry import Entrance
 from .run_dir import NoRoomForLogs, RunDirectoryError, run_directory
 from .seat import Seat
 from .signals import LEAVE_SIGNAL, Signals
 from .spec import Backend, JobSpec
 from .strays import sweep_strays
-from .terms import ELSEWHERE, terms
 from .worker_env import scrubbed
 
 if TYPE_CHECKING:
@@ -54,15 +42,11 @@ if TYPE_CHECKING:
     from .gloo_interface import Choice
     from .ledger import Ledger
     from .output import Console
-    from .wards import Wards
 
 USAGE, REFUSED, UNHEALTHY = 2, 69, 75
 OPEN_FILES = 48  # of an agent without ranks: 15 were seen on one node, 25 with an etcd (41 with 8 ranks)
 OPEN_FILES_A_RANK = 4  # two are followed, and while a round ends and the next begins those of both
 WARM_S = 0.25  # after the start: the first ranks run by then, or nodes are waited for
-STOP_S = 600.0  # beyond the grace, for a node that lives to prove its ranks dead
-STALL_S = 1200.0  # beyond all that a leader waits for: who stands longer has no leader that can go on
-SLACK_S = 2.0  # after a TTL, for the store to say that a lease has expired
 
 
 def run_agent(spec: JobSpec, seat: Seat) -> int:
@@ -145,7 +129,7 @@ class _Host:
             return self._complain(str(error), UNHEALTHY)
         try:
             self._gloo = self._interface_for_gloo(address)
-            settings = _settings(spec, node, machine, address.text)._replace(kept=await earlier(spec, self._files))
+            settings = settings_of(spec, node, machine, address.text)._replace(kept=await earlier(spec, self._files))
             return await self._on_node(run_dir, settings, met, (tag, lock))
         finally:
             os.close(lock)
@@ -200,7 +184,8 @@ class _Host:
 
         aside = Aside(ledger)
         chronicle.told = aside.record
-        agent = self._agent(met.store, settings, chronicle, log, (run_dir, aside, spared, timers))
+        place = Place(run_dir, self._files, self._console, log.line, self._gloo, timers)
+        agent = assemble(Parts(spec, self._seat, met.store, settings, log, place, chronicle, aside, spared))
         agent.crew.link.hold(*lock)
         if spec.backend is Backend.ETCD:
             from . import letter
@@ -222,6 +207,8 @@ class _Host:
         warm = asyncio.get_running_loop().call_later(WARM_S, warmed)
         try:
             end = await agent.run()
+            from . import last_words
+
             survivors = await agent.crew.stop()
             if survivors and spec.backend is Backend.ETCD:
                 from .wards import distrust
@@ -231,107 +218,29 @@ class _Host:
             self._seat.page.set_lease(0)
             await self._console().drain()
             await agent.crew.copied()
-            await self._keep_last(agent, chronicle, log)
+            await last_words.keep_last(spec, agent, chronicle, self._files, log)
         finally:
             warm.cancel()
             for task in attending:
                 task.cancel()
             await asyncio.gather(*attending, return_exceptions=True)
             await agent.crew.stop()
-            await self._close_timers(timers)
+            if timers is not None:
+                timers.close()
+                with contextlib.suppress(OSError, TimeoutError):
+                    await self._files.run(timers.path.unlink)
             log.write()
-        over = agent.state.job is not None and agent.state.job.job.phase.over
-        if end.code and chronicle.report:
-            self._console().say(_coloured(chronicle.report))
-        if end.code and not (chronicle.report and over):
-            self._console().say(_voiced(end.sentence))  # the report does not say how it ended
-        elif not end.code and not over:
-            self._console().say(_voiced(end.sentence))
-        elif not end.code and not agent.state.round:
-            self._console().say(_voiced("this node stood by as a spare and ran nothing; the job is done"))
+        if said := last_words.closing(end, agent.state, chronicle.report):
+            self._console().say(said)
         if end.code:
-            await self._hand_up(chronicle.failed if over else {}, end.sentence, node, log)
+            failed = chronicle.failed if last_words.over(agent.state) else {}
+            await last_words.hand_up(failed, end.sentence, node, self._records, log)
         await aside.settle()
         log.line("exit", code=end.code, why=end.sentence)
         log.write()
         if survivors:
             return self._complain(f"processes {survivors} do not die from SIGKILL; reboot this node", UNHEALTHY)
         return end.code
-
-    def _agent(
-        self,
-        store: Store,
-        settings: Settings,
-        chronicle: Chronicle,
-        log: Notes,
-        beside: tuple[Path, Aside, Spared, TimerPipe | None],
-    ) -> Agent:
-        spec, (run_dir, aside, spared, timers) = self._spec, beside
-        crews: list[Crew] = []
-
-        def crew(post: Callable[[words.Event], None]) -> Crew:
-            place = Place(run_dir, self._files, self._console, log.line, self._gloo, timers)
-            crews.append(Crew(spec, self._seat, post, place))
-            return crews[0]
-
-        async def judge(ask: Conclude) -> Concluded:
-            from .counsel import Bench
-
-            barring = None if wards is None else wards()
-            bench = Bench(spec, self._files, log.line, barring, settings.node, agent.crew.pace, run_dir)
-            return await bench.judge(ask)
-
-        async def newest() -> int | None:
-            from .counsel import Bench
-
-            return await Bench(spec, self._files, log.line).newest()
-
-        async def choose(ask: SelectResume) -> Resumed:
-            resumed = await entrance.choose(ask)
-            aside.call(lambda ledger: ledger.chosen(ask, resumed))
-            return resumed
-
-        def job_seen(job: Job) -> None:
-            agent.crew.foresee(job)
-            chronicle.job_seen(job)
-            aside.job_seen(job, bool(agent.state.leading))
-
-        def made_wards() -> Wards:
-            from .wards import Wards
-
-            return Wards(store, settings.keys, log.line)
-
-        wards = made_wards if spec.backend is Backend.ETCD else None
-        entrance = Entrance(spec, spared.by("resume hook"), log.line)
-        around = Surroundings(
-            store,
-            Timing.of(spec),
-            Limits(
-                spec.last_call_timeout_s,
-                spec.join_timeout_s,
-                spec.lease_ttl_s + SLACK_S,
-                spec.admit,
-                spec.admit_after_s,
-                spec.rank_order,
-                STOP_S + spec.grace_s,
-            ),
-            Counsel(judge, choose, log.line, newest, wards),
-            log.line,
-            job_seen,
-        )
-        agent = Agent(settings, around, crew)
-        return agent
-
-    async def _keep_last(self, agent: Agent, chronicle: Chronicle, log: Notes) -> None:
-        """Keep the record of the round that this agent leaves, if nobody else has judged it."""
-        state = agent.state
-        if state.round and not chronicle.has(state.round):
-            from .counsel import Bench
-
-            record = Bench(self._spec, self._files, log.line).own_record(state)
-            if record is not None:
-                await chronicle.keep(state.round, json.loads(record))
-        await chronicle.settle()
 
     def _stray_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         """Say a shortage that some task in the background has met once, in words; the ranks run on."""
@@ -359,39 +268,15 @@ class _Host:
             log.line("file timers are not served", path=str(path), why=str(error))
             return None
 
-    async def _close_timers(self, timers: TimerPipe | None) -> None:
-        if timers is not None:
-            timers.close()
-            with contextlib.suppress(OSError, TimeoutError):
-                await self._files.run(timers.path.unlink)
-
-    async def _hand_up(self, record: dict[str, object], sentence: str, node: str, log: Notes) -> None:
-        """Leave the error for whoever started this command and asked for it by a variable."""
-        target = os.environ.get("TORCHELASTIC_ERROR_FILE")
-        if not target:
-            return
-        from . import parent_file
-
-        try:
-            await self._records.run(parent_file.write, Path(target), record, node, sentence, int(time.time()))
-        except (OSError, TimeoutError) as error:
-            log.line("the error was not written for the parent", file=target, why=str(error))
-
     def _complain(self, sentence: str, code: int) -> int:
         self._console().say(_voiced(sentence))
         return code
 
 
 def _voiced(sentence: str) -> str:
-    from .report import one_line
+    from .last_words import voiced
 
-    return f"remuster: {one_line(sentence)}\n"
-
-
-def _coloured(report: str) -> str:
-    from . import colour
-
-    return colour.painted(report) if colour.wanted(os.environ, os.isatty(2)) else report
+    return voiced(sentence)
 
 
 def _warm(log: Notes) -> None:
@@ -402,33 +287,3 @@ def _warm(log: Notes) -> None:
     counsel.prepare()
     gc.enable()
     gc.freeze()
-
-
-def _settings(spec: JobSpec, node: NodeId, machine: Machine, address: str) -> Settings:
-    pid, start = this_process()
-    place = NO_PLACE if spec.place is None else spec.place
-    return Settings(
-        Keys(spec.run_id, spec.prefix),
-        node,
-        Node(
-            Incarnation(0),
-            machine.name,
-            machine.boot,
-            address,
-            spec.nproc,
-            Round(0),
-            pid,
-            start,
-            place,
-            machine.lasting,
-            spec.role,
-        ),
-        Job(Phase.FORMING, Round(1), spec.min_nodes, spec.max_nodes, spec.launch_id, store_loss=spec.store_loss),
-        spec.fresh,
-        spec.grace_s,
-        spec.join_timeout_s,
-        held_s=0.0 if spec.backend is Backend.MEMORY else spec.lease_ttl_s + SLACK_S,  # nobody else has leases there
-        stall_s=spec.join_timeout_s + spec.last_call_timeout_s + spec.resume_timeout_s + spec.grace_s + STALL_S,
-        terms=terms(spec, loopback_of(machine) if is_loopback(address) else ELSEWHERE),
-        master=spec.master,
-    )
