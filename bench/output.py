@@ -22,7 +22,7 @@ RUNS = 3  # at most: each writes 800 MB twice
 LINE = 100
 PER_RANK = MB * 1_000_000 // LINE
 PATIENCE_S = 600.0
-PROGRAMS = {"remuster": REMUSTER, "torchrun --tee 3": (*TORCHRUN, "--tee", "3")}
+PROGRAMS = {"remuster --tee 3": (*REMUSTER, "--tee", "3"), "torchrun --tee 3": (*TORCHRUN, "--tee", "3")}
 SCRIPT = f"""
 import os, time
 desk = os.open(os.environ["BENCH_DESK"], os.O_WRONLY)
@@ -55,10 +55,10 @@ def measure(stage: Stage, runs: int) -> Found:
     seconds = {name: [one.s for one in series] for name, series in samples.items()}
     lost = {name: sum(one.lost for one in series) for name, series in samples.items()}
     odd = {name: sum(one.odd for one in series) for name, series in samples.items()}
-    if lost["remuster"] or odd["remuster"]:
-        raise CannotMeasure(f"remuster lost {lost['remuster']} lines, and {odd['remuster']} are mixed or out of order")
-    s = medians(seconds)
     ours, theirs = PROGRAMS
+    if lost[ours] or odd[ours]:
+        raise CannotMeasure(f"{ours} lost {lost[ours]} lines, and {odd[ours]} are mixed or out of order")
+    s = medians(seconds)
     what = f"{RANKS} ranks x {MB} MB of lines through the console"
     note = f"(g) {theirs}: {lost[theirs]} lines lost, {odd[theirs]} mixed, of {RANKS * PER_RANK * len(samples[ours])}"
     return Found([Row("g", what, s[ours], theirs, s[theirs], "s", at_least=1)], seconds, (note,))
