@@ -17,7 +17,7 @@ from .linux import boottime
 from .spec import JobSpec
 
 SENTENCE = 240  # characters of what went wrong: it travels in the job record
-STORAGE = 75  # DESIGN §9: worth a requeue
+STORAGE = 75  # exit code: worth a requeue
 
 
 class Entrance(NamedTuple):

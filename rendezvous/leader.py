@@ -39,7 +39,7 @@ from .replacing import replace
 from .snapshot import Snapshot, Who, candidates
 from .writes import Seen
 
-TOO_FEW = 75  # DESIGN §9: too few nodes, worth a requeue
+TOO_FEW = 75  # exit code: too few nodes, worth a requeue
 NOTICED = 75  # and so is a job whose time was up
 NEVER_FORMED = 69  # the group could not be formed
 AT_ONCE = 2  # restarts in a row that follow at once, progress or not

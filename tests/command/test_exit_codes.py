@@ -1,4 +1,4 @@
-"""What the command returns, and that nothing of it is left, on one node: the table of DESIGN §9 and the signals."""
+"""What the command returns, and that nothing of it is left, on one node: README's table and the signals."""
 
 from __future__ import annotations
 

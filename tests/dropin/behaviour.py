@@ -95,6 +95,20 @@ COMMAND_LINE = (
         "the results of a run that is done are not overwritten by mistake",
         "tests/command/test_scenarios.py::test_b07_a_finished_id_is_refused_at_once_and_nothing_of_it_changes",
     ),
+    Behaviour(
+        "`--numa-binding`",
+        "needs CUDA and numactl; a failure ends the launch",
+        "within the CPUs that the command may use, also without a GPU; a line says why ranks run unbound",
+        "a launch must not fail for where it runs best",
+        "tests/launcher/test_binding.py::test_no_rank_leaves_the_mask_and_none_is_without_a_cpu",
+    ),
+    Behaviour(
+        "`--virtual-local-rank` with more ranks than entries in CUDA_VISIBLE_DEVICES",
+        "a traceback",
+        "one sentence, exit code 2",
+        "it names both numbers",
+        f"{_LINES}::fewer-devices-than-ranks",
+    ),
 )
 
 OUTPUT = (
@@ -115,7 +129,7 @@ OUTPUT = (
     Behaviour(
         "the report",
         "after a traceback of its own; ranks that it stopped itself are listed as failures",
-        "the same block, then the verdict, last lines and what to do; who was stopped is no failure",
+        "the verdict, the same block, last lines, where the files are and what to do; who was stopped is no failure",
         "tools and people find what they know",
         "tests/agent/test_report.py::test_torchruns_layout",
     ),
@@ -125,6 +139,41 @@ OUTPUT = (
         "is named in the report",
         "the reason of the failure must not be lost for the way it was told",
         "tests/health/test_wire.py::test_malformed_error_files_yield_a_note",
+    ),
+    Behaviour(
+        "prefix of tee'd lines, several nodes",
+        "`[default0]:`",
+        "`[node7 rank57][default1]:`",
+        "the lines of eight nodes are told apart, and torchrun's mark stays whole for tools that look for it",
+        "tests/agent/test_showing.py::test_b15_of_several_nodes_the_prefix_has_node_and_rank_and_then_torchruns",
+    ),
+    Behaviour(
+        "`--duplicate-stdout-filters` with `--local-ranks-filter`",
+        "ranks that are not shown are not copied",
+        "all tee'd ranks are copied",
+        "so torchrun's own help says",
+        "tests/agent/test_showing.py::test_a_rank_that_is_not_shown_is_still_teed",
+    ),
+    Behaviour(
+        "`--logs-specs NAME`",
+        "loads the class that a package registered by that name",
+        "`default`, or refused",
+        "such a class is torch's, and the launcher loads no torch",
+        "tests/launcher/test_output.py::test_a_registered_class_for_files_is_refused_by_what_it_is",
+    ),
+    Behaviour(
+        "several failed ranks in the report",
+        "a block of seven lines for each",
+        "one block, and one line for the rest",
+        "800 blocks hide the cause",
+        "tests/agent/test_report.py::test_it_fits_a_screen",
+    ),
+    Behaviour(
+        "the parent's error file (TORCHELASTIC_ERROR_FILE of the command)",
+        "written where the root rank left one, on its node",
+        "written on all nodes; without one, the verdict's sentence",
+        "whoever started the command learns the cause in any case",
+        "tests/command/test_failures.py::test_the_root_ranks_error_is_in_the_file_of_every_nodes_parent",
     ),
 )
 
@@ -170,6 +219,51 @@ ENDS = (
         "exits 0",
         "a job that is done is no failure on any of its nodes",
         f"{_MEMBERS}::test_b39_surplus_agents_are_parked_in_every_round",
+    ),
+)
+
+SIGNALS = (
+    Behaviour(
+        "SIGINT, SIGHUP and SIGQUIT",
+        "passed on as they are",
+        "ranks get SIGTERM",
+        "one signal means: save and leave; a Ctrl-C on a terminal reaches no rank by itself",
+        "tests/command/test_exit_codes.py::test_a_signal_to_the_command_stops_the_job",
+    ),
+    Behaviour(
+        "SIGUSR1, SIGUSR2",
+        "end the agent and leave its ranks behind, unless listed in `--signals-to-handle`",
+        "passed on to ranks that have a handler; nobody ends",
+        "schedulers send them before a job's end",
+        "tests/command/test_signals.py::test_b17_user_signals_reach_all_ranks_and_end_nobody",
+    ),
+    Behaviour(
+        "`--signals-to-handle` without SIGTERM",
+        "SIGTERM ends the agent at once and leaves its ranks behind",
+        "SIGTERM, SIGINT, SIGHUP and SIGQUIT always stop the job in order",
+        "a GPU must not be held by a job that nobody has any more",
+        "tests/command/test_signals.py::test_signals_to_handle_adds_one_that_stops_the_job_and_ranks_get_it",
+    ),
+    Behaviour(
+        "`--shutdown-timeout`",
+        "heeded after a signal; 30 s after a failure and before a restart",
+        "the same time on every path",
+        "a restart waits for it",
+        "tests/command/test_signals.py::test_the_grace_is_the_same_after_a_failure_and_before_a_restart",
+    ),
+    Behaviour(
+        "a second SIGINT or SIGTERM",
+        "waits on",
+        "leaves 3 s",
+        "somebody insists",
+        "tests/command/test_signals.py::test_b16_a_second_signal_shortens_the_grace",
+    ),
+    Behaviour(
+        "`nohup`",
+        "a hangup ends the job",
+        "a hangup that was ignored stays ignored",
+        "that is what nohup is for",
+        "tests/command/test_signals.py::test_a_hangup_under_nohup_ends_nothing",
     ),
 )
 
@@ -226,12 +320,34 @@ NODES = (
         "rank 0's files lie where rank 0 was",
         f"{_MEMBERS}::test_ranks_follow_host_names_and_slots_when_nodes_differ",
     ),
+    Behaviour(
+        "`--local-addr` of another machine, or loopback with several machines",
+        "taken",
+        "refused with exit code 69 before workers start",
+        "the other nodes could never reach it",
+        "tests/bad_input/rows_nodes.py::c10d-local-addr-is-loopback",
+    ),
+    Behaviour(
+        "a host whose own name is loopback (Debian's 127.0.1.1)",
+        "gloo announces loopback, and the group does not form",
+        "GLOO_SOCKET_IFNAME is set for the ranks, unless somebody has",
+        "the interface that leads to the store is known",
+        "tests/agent/test_gloo_interface.py::test_the_rule",
+    ),
+    Behaviour(
+        "too few open files, processes or memory (ulimit)",
+        "a traceback, somewhere",
+        "a sentence before anything starts, exit code 75",
+        "it names the limit",
+        "tests/command/test_limits.py::test_too_few_files_are_refused_before_anything_starts",
+    ),
 )
 
 CHAPTERS = {
     "The command line": COMMAND_LINE,
     "Output": OUTPUT,
     "Ends and exit codes": ENDS,
+    "Signals": SIGNALS,
     "Retries": RETRIES,
     "Nodes": NODES,
 }
