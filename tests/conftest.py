@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 
@@ -13,6 +14,16 @@ for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
 
 CI = os.environ.get("REMUSTER_CI") == "1"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Do not print the stacks of a test that may take longer than others: it is not hanging, and the look is not safe.
+
+    faulthandler's thread reads the frames of one that runs: a search of minutes died of it.
+    """
+    marked = item.get_closest_marker("timeout")
+    if marked is not None and marked.args and marked.args[0] > float(item.config.getini("timeout")):
+        faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.hookimpl(hookwrapper=True)

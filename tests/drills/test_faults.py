@@ -5,7 +5,6 @@ REMUSTER_FAULTS=docs/faults.md has the table of this run written there.
 
 from __future__ import annotations
 
-import faulthandler
 import importlib.util
 import shutil
 from collections.abc import Callable
@@ -30,7 +29,6 @@ def test_fault(fault: Fault, new_lab: Callable[[], Lab], record_row: Callable[[R
     """See what comes of it. A missed bound is tried once more: the machine may have been busy. The row says so."""
     if missing := [tool for tool in fault.needs if shutil.which(tool) is None]:
         pytest.skip(f"needs {', '.join(missing)}")
-    faulthandler.cancel_dump_traceback_later()  # after 110 s, for tests that hang
     try:
         record_row(play(fault, new_lab()))
     except Late as late:

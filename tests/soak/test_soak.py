@@ -9,7 +9,6 @@ the millisecond what the seed says, so a seed repeats the plan and not every rac
 
 from __future__ import annotations
 
-import faulthandler
 import os
 from pathlib import Path
 
@@ -25,7 +24,6 @@ BESIDES_S = 2400.0  # the uninterrupted run, the end of the last run, and a slow
 @pytest.mark.soak
 @pytest.mark.timeout(SOAK_S + BESIDES_S)
 def test_soak(tmp_path: Path) -> None:
-    faulthandler.cancel_dump_traceback_later()  # after 110 s, for tests that hang
     print(f"soak of {SOAK_S:g} s, REMUSTER_SOAK_SEED={SEED}", flush=True)
     soak = Soak(tmp_path, SEED, SOAK_S)
     try:
