@@ -4,8 +4,10 @@ line that means nothing. Both programs, side by side, so it is slow.
 
 from __future__ import annotations
 
+import json
 import re
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -152,3 +154,52 @@ def test_ranks_are_numbered_within_their_role_too(stage: Stage) -> None:
         names = ("ROLE_NAME", "ROLE_RANK", "ROLE_WORLD_SIZE")
         roles[program.name] = [tuple(said["env"][name] for name in names) for _, said in sorted(program.said().items())]
     assert roles["remuster"] == roles["torchrun"] == [("role-0", "0", "1"), ("role-1", "0", "1")]
+
+
+DEAF = """
+import os, signal, time
+signal.signal(signal.SIGTERM, lambda *_: None)
+signal.signal(signal.SIGUSR1, lambda *_: open("heard-" + os.environ["RANK"], "w").close())
+open("up-" + os.environ["RANK"], "w").close()
+while True:
+    time.sleep(60)
+"""
+
+
+def up(program: Program) -> None:
+    program.start()
+    until(lambda: len([*program.work.glob("up-*")]) == WORLD, "all ranks stand", PATIENCE_S, program.log)
+
+
+def test_ranks_that_do_not_hear_have_the_grace_that_was_given(stage: Stage) -> None:
+    for program, code in zip(
+        both(stage, Row("deaf", f"{LINE} --shutdown-timeout 2 train.py"), DEAF), (1, 143), strict=True
+    ):
+        up(program)
+        began = time.monotonic()
+        program.signal(signal.SIGTERM)
+        assert program.codes() == [code], program.log()
+        assert 2 <= time.monotonic() - began < 20, program.log()
+
+
+def test_a_user_signal_ends_torchrun_and_reaches_our_ranks(stage: Stage) -> None:
+    theirs, ours = both(stage, Row("USR1", f"{LINE} train.py"), DEAF)
+    for program in (theirs, ours):
+        up(program)
+        program.signal(signal.SIGUSR1)
+    until(lambda: len([*ours.work.glob("heard-*")]) == WORLD, "our ranks hear it", show=ours.log)
+    until(lambda: len(theirs.pids()) == WORLD, "only ranks of torchrun's are left", show=theirs.log)
+    assert [*theirs.work.glob("heard-*")] == []
+    assert len(ours.pids()) > WORLD, ours.log()
+
+
+def test_the_error_is_left_for_whoever_started_the_command(stage: Stage) -> None:
+    (ending,) = (ending for ending in ENDINGS if ending.name == "@record")
+    left = {}
+    for program in both(
+        stage, Row("nested", f"{LINE} train.py", env={"TORCHELASTIC_ERROR_FILE": "parent.json"}), ending.text
+    ):
+        assert program.run() == [1], program.log()
+        left[program.name] = json.loads((program.work / "parent.json").read_text())["message"]
+        del left[program.name]["extraInfo"]
+    assert left["remuster"] == left["torchrun"] == {"message": "ValueError: the loss is a carrot", "errorCode": 1}
