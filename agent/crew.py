@@ -7,6 +7,7 @@ the file thread; a hung log directory makes a start fail by itself and never hol
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import stat
@@ -28,7 +29,7 @@ from .notes import LATER_S
 from .notice import NoticePage
 from .run_dir import attempt_directory
 from .seat import Seat
-from .spec import JobSpec
+from .spec import JobSpec, Writer
 from .worker_env import RankPlace, rank_argv, rank_env
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
     from .file_timer import TimerPipe
     from .gloo_interface import Choice
     from .output import Console
+    from .relay import Relay
     from .showing import View
-    from .terminals import Terminals
 
 COLLECT_S = 3.0  # for last lines and error files; then the facts go without them
 TAIL_BYTES = 64 * 1024
@@ -91,13 +92,15 @@ class Crew:
         self._told_omp = False
         self._held = ""
         self._on_terminal = os.isatty(1) or os.isatty(2)
-        self._terminals: Terminals | None = None
+        self._apart = spec.output.writer is Writer.AGENT  # ranks do not write their files themselves
+        self._asked_mounts = False
+        self._relay: Relay | None = None
 
     # --- the node machine's actions -----------------------------------------------------------------------------------
     async def start(self, action: words.Start) -> None:
         """Make the round's directories, hand the ranks to the guardian; what a restart prints is shown a bit later."""
-        if self._terminals is not None:
-            await self._terminals.settle(close=True)
+        if self._relay is not None:
+            await self._relay.settle(close=True)
         self._show()  # of a round that ended at once
         n, slots = action.round, self._spec.nproc
         self._listen(n, slots)
@@ -113,8 +116,8 @@ class Crew:
         if n in self._dropped:
             return
         self._directories = dict(enumerate(made))
-        if self._on_terminal and self._terminals is None:
-            self._terminals = self._made_terminals()
+        if (self._on_terminal or self._apart) and self._relay is None:
+            self._relay = self._made_relay()
         self._notice.clear()
         if n == self._notified:
             self._notice.ask()
@@ -180,10 +183,10 @@ class Crew:
     async def stop(self) -> tuple[int, ...]:
         """End ranks and guardian; return the pids that would not die. The console then has all files to drain."""
         survivors = await self.link.stop()
-        if self._terminals is not None:
-            await self._terminals.settle(close=True)
-            self._terminals.close()
-            self._terminals = None
+        if self._relay is not None:
+            await self._relay.settle(close=True)
+            self._relay.close()
+            self._relay = None
         self._show()
         return survivors
 
@@ -208,6 +211,12 @@ class Crew:
         return self._ahead[1]
 
     def _make_directories(self, attempt: int, slots: int) -> list[Path]:
+        if self._spec.log_dir is not None and self._spec.output.writer is Writer.AUTO and not self._asked_mounts:
+            from . import mounts
+
+            self._asked_mounts = True
+            with contextlib.suppress(OSError):  # no table: as on a disk
+                self._apart = mounts.may_hang(str(self._run_dir))
         return [attempt_directory(self._run_dir, attempt, local) for local in range(slots)]
 
     def _order(self, action: words.Start, local: int) -> RankOrder:
@@ -235,15 +244,16 @@ class Crew:
         )
 
     def _output(self, stream: int, path: str) -> str:
-        return path if self._terminals is None else self._terminals.open(stream, path)
+        return path if self._relay is None else self._relay.open(stream, path)
 
-    def _made_terminals(self) -> Terminals:
-        from .terminals import Terminals
+    def _made_relay(self) -> Relay:
+        from .relay import Relay
 
-        return Terminals(
+        return Relay(
             self._line,
             lambda: self.link.terminate(self._handed, signal.SIGWINCH),  # ranks that size their bars by it
             lends_stdin=self._spec.nproc == 1,
+            pipes=self._apart,
         )
 
     def terminate(self, action: words.Terminate) -> None:
@@ -284,8 +294,8 @@ class Crew:
     async def collect(self, action: words.Collect) -> None:
         """Add last lines and error files to what ended by itself, within a bound; answer with bytes for the store."""
         facts, pace = action.facts, self.pace()
-        if self._terminals is not None:
-            await self._terminals.settle()
+        if self._relay is not None:
+            await self._relay.settle()
         try:
             facts = await self._files.run(self._describe, action.facts, timeout_s=COLLECT_S)
         except (OSError, TimeoutError) as error:

@@ -63,6 +63,14 @@ class Streams(NamedTuple):
         return bool(dict(self.by_rank).get(local_rank, self.every) & stream)
 
 
+class Writer(str, Enum):
+    """Who puts what ranks write into their files."""
+
+    AUTO = "auto"  # the agent where the log directory is on a file system that can hang, else the rank
+    RANK = "rank"  # nothing is lost when an agent dies, and nothing is copied
+    AGENT = "agent"  # a disk that is full or hangs stops no rank
+
+
 class Output(NamedTuple):
     """What becomes of the ranks' output besides their files, which have all of it."""
 
@@ -73,6 +81,7 @@ class Output(NamedTuple):
     stdout_filters: tuple[str, ...] = ()  # lines of tee'd ranks that hold one of these are copied
     stderr_filters: tuple[str, ...] = ()
     events: bool = False  # the agent's events are shown, too, as lines of JSON
+    writer: Writer = Writer.AUTO
 
 
 class SpecError(ValueError):

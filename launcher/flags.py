@@ -266,6 +266,15 @@ FLAGS: tuple[Flag, ...] = (
     ),
     Flag("log-dir", Group.OUTPUT, "Where ranks' output and the run's records go. Default: a new one.", metavar="DIR"),
     Flag(
+        "log-writer",
+        Group.OUTPUT,
+        "Who writes the ranks' files: rank (each its own; what an agent that dies had seen is all there), or agent (a "
+        "disk that is full or hangs stops no rank; a mark stands where bytes are missing). Default auto: agent where "
+        "--log-dir is on a network file system, else rank.",
+        metavar="auto|rank|agent",
+        ours=True,
+    ),
+    Flag(
         "redirects",
         Group.OUTPUT,
         "Which streams of the ranks are not shown: 0 none, 1 stdout, 2 stderr, 3 both, of all ranks of this node or by "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ..agent.spec import Output, Streams
+from ..agent.spec import Output, Streams, Writer
 from . import plugins
 from .errors import UsageError
 from .given import Given
@@ -28,6 +28,7 @@ def choose(given: Given, prefix: str, notes: list[str]) -> Output:
         out,
         err,
         plugins.events_shown(given.origin("event-log-handler"), given.text("event-log-handler")),
+        writer(given.origin("log-writer"), given.text("log-writer") or Writer.AUTO.value),
     )
     if given.text("log-dir") == _NULL:
         return _all_shown(chosen, notes)
@@ -51,6 +52,14 @@ def streams(name: str, text: str) -> Streams:
         )
     pairs = (part.split(":") for part in text.split(","))
     return Streams(0, tuple({int(rank): int(n) for rank, n in pairs}.items()))
+
+
+def writer(name: str, text: str) -> Writer:
+    """Return who writes the ranks' files."""
+    try:
+        return Writer(text)
+    except ValueError:
+        raise UsageError(f"{name} is {text!r}; give {', '.join(one.value for one in Writer)}") from None
 
 
 def ranks(name: str, text: str) -> tuple[int, ...]:
@@ -85,7 +94,7 @@ def _streams(given: Given, name: str) -> Streams:
 
 def _all_shown(chosen: Output, notes: list[str]) -> Output:
     """Show all: torchrun's --log-dir /dev/null leaves every stream on the console, whatever else is said."""
-    shown = Output(prefix=chosen.prefix, events=chosen.events)
+    shown = Output(prefix=chosen.prefix, events=chosen.events, writer=chosen.writer)
     if chosen != shown:
         notes.append(
             f"--log-dir {_NULL}: as with torchrun all streams are shown then, as they are; redirects, tee and filters "

@@ -24,9 +24,9 @@ import time; time.sleep(60)
 """
 
 
-def talk(place: Place) -> None:
+def talk(place: Place, *more: str) -> None:
     """Let rank 1 print many lines and leave without a flush of anything; look for its last byte in all three places."""
-    line = ("--tee", "3", "--duplicate-stdout-filters", "the end")
+    line = ("--tee", "3", "--duplicate-stdout-filters", "the end", *more)
     node = place.command("--nproc-per-node", "2", *line, place.script("t.py", TALKER), merge=True)
     assert node.exit_code() == 1, node.say()
     written = b"".join(b"line %d of many\n" % i for i in range(LINES)) + b"the end"
@@ -42,9 +42,10 @@ def talk(place: Place) -> None:
     assert shown.index(b"[default1]:and the last words") < report
 
 
-def test_b12_the_last_byte_is_everywhere_before_the_report(place: Place) -> None:
+@pytest.mark.parametrize("writer", ["rank", "agent"])
+def test_b12_the_last_byte_is_everywhere_before_the_report(place: Place, writer: str) -> None:
     """Red when the console is not drained before the report (``_on_node``), or the copies are not (``copied``)."""
-    talk(place)
+    talk(place, "--log-writer", writer)
 
 
 @pytest.mark.drill

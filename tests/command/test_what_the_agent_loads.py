@@ -33,7 +33,7 @@ LATER = {
     *("tempfile", "shutil", "random", "hashlib", "encodings.idna", "difflib", "uuid", "datetime"),
 }
 NEVER = {"torch", "numpy", "rich", "better_exceptions", "http.server", "pydantic", "sqlite3", "multiprocessing"}
-NEVER |= {"remuster.agent.terminals", "remuster.agent.log_writer"}  # without a terminal
+NEVER |= {"remuster.agent.relay", "remuster.agent.log_writer"}  # without a terminal, and on a disk
 ALONE = {"grpc", "google.protobuf"}
 
 

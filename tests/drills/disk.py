@@ -12,11 +12,11 @@ _HUNG_DISK = Path(__file__).with_name("hung_disk.py")
 TOOLS = ("mkfs.ext4", "losetup")
 
 
-def mount_disk(host: Host, directory: Path) -> None:
+def mount_disk(host: Host, directory: Path, size: str = "64M") -> None:
     """Put ``directory`` of ``host`` onto a disk of its own: a file, mounted on this host alone."""
     image = directory.with_name(f"{directory.name}.ext4")
     host.sh(
-        f"truncate -s 64M {image}; mkfs.ext4 -q {image}; mkdir -m 700 {directory}; "
+        f"truncate -s {size} {image}; mkfs.ext4 -q {image}; mkdir -m 700 {directory}; "
         f"mount -o loop {image} {directory}; rmdir {directory}/lost+found; chmod 700 {directory}"
     )
 

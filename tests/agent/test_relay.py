@@ -1,4 +1,4 @@
-"""Ranks' terminals in one process: bytes against files, the size, the end, and the threads that are left."""
+"""Ranks' relay in one process: bytes against files, the size, the end, and the threads that are left."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from remuster.agent.terminals import Terminals
+from remuster.agent.relay import Relay
 
-THREAD = "remuster-terminals"
+THREAD = "remuster-relay"
 
 
 @pytest.fixture
@@ -32,8 +32,8 @@ def said() -> list[str]:
 
 
 @pytest.fixture
-async def terminals(said: list[str]) -> AsyncIterator[Terminals]:
-    made = Terminals(said.append, lambda: None, lends_stdin=False)
+async def relay(said: list[str]) -> AsyncIterator[Relay]:
+    made = Relay(said.append, lambda: None, lends_stdin=False)
     yield made
     await made.settle(close=True)
     made.close()
@@ -45,11 +45,9 @@ def as_rank(name: str) -> int:
     return os.open(name, os.O_WRONLY | os.O_NOCTTY)
 
 
-async def test_what_was_written_is_in_the_file_when_it_is_settled(
-    terminals: Terminals, stream: int, tmp_path: Path
-) -> None:
+async def test_what_was_written_is_in_the_file_when_it_is_settled(relay: Relay, stream: int, tmp_path: Path) -> None:
     """Red when ``settle`` does not read: now and then the bell is heard before the last bytes are."""
-    names = [terminals.open(stream, str(tmp_path / str(i))) for i in range(4)]
+    names = [relay.open(stream, str(tmp_path / str(i))) for i in range(4)]
     fds = [as_rank(name) for name in names]
     written = [b""] * 4
     for i in range(500):
@@ -57,18 +55,16 @@ async def test_what_was_written_is_in_the_file_when_it_is_settled(
         for rank, fd in enumerate(fds):
             assert os.write(fd, data) == len(data)
             written[rank] += data
-        await terminals.settle()
+        await relay.settle()
         assert all((tmp_path / str(rank)).stat().st_size == len(written[rank]) for rank in range(4)), i
     for fd in fds:
         os.close(fd)
-    await terminals.settle(close=True)
+    await relay.settle(close=True)
     assert [(tmp_path / str(rank)).read_bytes() for rank in range(4)] == written
 
 
-async def test_a_rank_that_writes_without_end_holds_up_no_settling(
-    terminals: Terminals, stream: int, tmp_path: Path
-) -> None:
-    fd = as_rank(terminals.open(stream, str(tmp_path / "log")))
+async def test_a_rank_that_writes_without_end_holds_up_no_settling(relay: Relay, stream: int, tmp_path: Path) -> None:
+    fd = as_rank(relay.open(stream, str(tmp_path / "log")))
 
     def write() -> None:
         with contextlib.suppress(OSError):
@@ -78,26 +74,24 @@ async def test_a_rank_that_writes_without_end_holds_up_no_settling(
     writer = threading.Thread(target=write)
     writer.start()
     for _ in range(5):
-        await asyncio.wait_for(terminals.settle(), 2)
+        await asyncio.wait_for(relay.settle(), 2)
     assert (tmp_path / "log").stat().st_size > 0
-    await terminals.settle(close=True)  # hung up: the writer ends
+    await relay.settle(close=True)  # hung up: the writer ends
     await asyncio.to_thread(writer.join, 10)
     os.close(fd)
 
 
-async def test_no_terminal_for_a_stream_that_is_none(terminals: Terminals, tmp_path: Path) -> None:
+async def test_no_terminal_for_a_stream_that_is_none(relay: Relay, tmp_path: Path) -> None:
     with (tmp_path / "kept").open("wb") as file:
-        assert terminals.open(file.fileno(), "/the/log") == "/the/log"
+        assert relay.open(file.fileno(), "/the/log") == "/the/log"
 
 
-async def test_no_terminal_to_be_had_is_said_once(
-    terminals: Terminals, stream: int, tmp_path: Path, said: list[str]
-) -> None:
+async def test_no_terminal_to_be_had_is_said_once(relay: Relay, stream: int, tmp_path: Path, said: list[str]) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     log = str(tmp_path / "log")
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))  # the agent needs most of them for other things
     try:
-        opened = [terminals.open(stream, log) for _ in range(10)]
+        opened = [relay.open(stream, log) for _ in range(10)]
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert [name.startswith("/dev/pts/") for name in opened] == [True] * 8 + [False] * 2

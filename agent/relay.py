@@ -1,10 +1,11 @@
-"""Terminals for the ranks of an agent that has one itself: progress bars are drawn, colours are used, pdb edits lines.
+"""Stands between ranks and their files, where they do not write these themselves: by terminals, or by pipes.
 
-A rank's stdout is a pseudo-terminal when the agent's stdout is a terminal, and its stderr likewise; otherwise nothing
-here is loaded and the rank writes its file. One thread reads all terminals and never touches a disk, so a disk that
-hangs stops no rank; ``log_writer.py`` fills the files, byte for byte what the rank has written, and the console follows
-them as ever. A rank opens its terminal by name and does not own it: no hang-up and no Ctrl-C reaches it from there, and
-stdin stays what it is. Used by ``crew.py``, on the agent's loop.
+A rank's stdout is a pseudo-terminal when the agent's stdout is a terminal, and its stderr likewise: progress bars are
+drawn, colours are used, pdb edits lines. It is a pipe where the files are on a file system that can hang with its
+server. Otherwise nothing here is loaded and the rank writes its file. One thread reads all of them and never touches a
+disk, so a disk that hangs stops no rank; ``log_writer.py`` fills the files, byte for byte what the rank has written,
+and the console follows them as ever. A rank opens its end by name and does not own it: no hang-up and no Ctrl-C reaches
+it from a terminal, and stdin stays what it is. Used by ``crew.py``, on the agent's loop.
 """
 
 from __future__ import annotations
@@ -29,18 +30,21 @@ from .log_writer import LogWriter
 BLOCK = 16 * 1024  # the kernel gives 4 KiB at a time; a larger buffer costs more to make than it saves
 CHUNK = 64 * 1024  # of one terminal before it is the next one's turn
 TURN = 1 << 20  # the same while settling: more than one holds when its rank is dead
-FDS_KEPT = 4  # at most one descriptor of so many is spent on terminals
+FDS_KEPT = 4  # at most one descriptor of so many is spent on these
+PIPE = 1 << 18  # bytes that a rank may be ahead of us; of a user, the kernel gives 64 MiB to all pipes
 SETTLE_S = 3.0  # for a disk that hangs; then the console and the report go without the rest
 
 _SIZE = bytes(8)  # struct winsize
 
 
 class _Pair(NamedTuple):
-    """One terminal; ``rank`` is kept open: without it the end that is read hangs up before the rank has opened it."""
+    """One terminal or pipe; ``rank`` is kept open: else our end hangs up before the rank has opened its one."""
 
     ours: int
     rank: int
     path: str
+    name: str  # by which the rank opens it
+    terminal: bool
 
 
 class _Open(NamedTuple):
@@ -52,12 +56,18 @@ class _Settle(NamedTuple):
     close: bool
 
 
-class Terminals:
-    """The terminals of one node's ranks, for the agent's life. ``line`` says something to people, on the loop."""
+class Relay:
+    """What one node's ranks write through, for the agent's life. ``line`` says something to people, on the loop.
 
-    def __init__(self, line: Callable[[str], None], resized: Callable[[], None], lends_stdin: bool) -> None:
+    ``pipes``: streams that are no terminal here go through pipes, instead of straight into their files.
+    """
+
+    def __init__(
+        self, line: Callable[[str], None], resized: Callable[[], None], *, lends_stdin: bool, pipes: bool = False
+    ) -> None:
         self._line = line
         self._resized = resized
+        self._pipes = pipes
         self._loop = asyncio.get_running_loop()
         self._pairs: list[_Pair] = []
         self._refused = False
@@ -67,28 +77,30 @@ class Terminals:
         self._writer = LogWriter(self._warn)
         self._poll = select.poll()  # the thread's, and so is what it reads
         self._read_from: dict[int, _Pair] = {}
-        threading.Thread(target=self._run, name="remuster-terminals", daemon=True).start()
+        threading.Thread(target=self._run, name="remuster-relay", daemon=True).start()
         self._loop.add_signal_handler(signal.SIGWINCH, self._resize)
 
     def open(self, stream: int, path: str) -> str:
-        """Return what a rank is to open for ``stream``: a terminal of its own, whose output goes to the file ``path``.
+        """Return what a rank is to open for ``stream``: an end of its own, whose output goes to the file ``path``.
 
-        It is the file itself when this stream of the agent is no terminal, or the system has none to give.
+        It is the file itself when there is no need for that, or the system has none to give.
         """
-        if not os.isatty(stream):
+        terminal = os.isatty(stream)
+        if not (terminal or self._pipes):
             return path
         try:
             if 2 * len(self._pairs) >= resource.getrlimit(resource.RLIMIT_NOFILE)[0] // FDS_KEPT:
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-            pair = _open(path, _size_of(stream))
+            pair = _terminal(path, _size_of(stream)) if terminal else _pipe(path)
         except OSError as error:
             if not self._refused:
                 self._refused = True
-                self._line(f"not every rank sees a terminal: {error.strerror}; see ulimit -n and kernel.pty.max")
+                what = "sees a terminal" if terminal else "is kept apart from the log directory"
+                self._line(f"not every rank {what}: {error.strerror}; see ulimit -n and kernel.pty.max")
             return path
         self._pairs.append(pair)
         self._ask(_Open(pair))
-        return os.ttyname(pair.rank)
+        return pair.name
 
     async def settle(self, *, close: bool = False) -> None:
         """Return when all that ranks have written so far is in the files. ``close``: the ranks are dead, let go."""
@@ -118,7 +130,8 @@ class Terminals:
     def _resize(self) -> None:
         size = next((_size_of(fd) for fd in (STDERR, STDOUT) if os.isatty(fd)), _SIZE)
         for pair in self._pairs:
-            fcntl.ioctl(pair.rank, termios.TIOCSWINSZ, size)
+            if pair.terminal:
+                fcntl.ioctl(pair.rank, termios.TIOCSWINSZ, size)
         self._resized()
 
     def _warn(self, sentence: str) -> None:
@@ -177,7 +190,15 @@ class Terminals:
         self._read_from.clear()
 
 
-def _open(path: str, size: bytes) -> _Pair:
+def _pipe(path: str) -> _Pair:
+    ours, rank = os.pipe2(os.O_CLOEXEC)
+    os.set_blocking(ours, False)
+    with contextlib.suppress(OSError):  # 64 KiB will do
+        fcntl.fcntl(rank, fcntl.F_SETPIPE_SZ, PIPE)
+    return _Pair(ours, rank, path, f"/proc/{os.getpid()}/fd/{rank}", terminal=False)
+
+
+def _terminal(path: str, size: bytes) -> _Pair:
     ours, rank = os.openpty()
     try:
         os.set_blocking(ours, False)
@@ -186,12 +207,12 @@ def _open(path: str, size: bytes) -> _Pair:
         modes[3] &= ~termios.ECHO
         termios.tcsetattr(rank, termios.TCSANOW, modes)
         fcntl.ioctl(rank, termios.TIOCSWINSZ, size)
-        os.ttyname(rank)  # OSError where /dev/pts is another one's
+        name = os.ttyname(rank)  # OSError where /dev/pts is another one's
     except (OSError, termios.error) as error:
         os.close(ours)
         os.close(rank)
         raise OSError(*error.args) from error
-    return _Pair(ours, rank, path)
+    return _Pair(ours, rank, path, name, terminal=True)
 
 
 def _size_of(fd: int) -> bytes:
