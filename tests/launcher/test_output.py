@@ -57,6 +57,7 @@ def test_numbers_with_spaces_between(command: Command) -> None:
             "--event-log-handler=scuba",
             "'scuba', which is not registered; give one of null, console, dynamic_rendezvous",
         ),
+        ("--log-writer=me", "--log-writer is 'me'; give auto, rank, agent"),
         ("--logs-specs=DOESNOT_EXIST", "no installed package has registered that in torchrun.logs_specs; leave it out"),
     ],
 )
