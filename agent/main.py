@@ -230,6 +230,7 @@ class _Host:
             self._seat.page.set_lease(0)
             await self._console().drain()
             await agent.crew.copied()
+            await agent.crew.give_room_back()
             await self._keep_last(agent, chronicle, log)
         finally:
             warm.cancel()
