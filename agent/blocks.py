@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 
 _KEEP_SIZE, _PUNCH_HOLE = 0x1, 0x2
 
@@ -32,6 +33,8 @@ def give_back(fd: int) -> None:
 def free(directory: str) -> int:
     """Return how many bytes this user can still write on the disk of ``directory``; a quota is not seen here."""
     found = os.statvfs(directory)
+    if not found.f_blocks:
+        return sys.maxsize  # it does not say
     return found.f_frsize * (found.f_bfree if os.geteuid() == 0 else found.f_bavail)
 
 

@@ -45,7 +45,7 @@ class _Keep(NamedTuple):
 @dataclass(slots=True)
 class _Log:
     path: str
-    size: int = 0
+    size: int = -1  # not looked at yet
     ahead: int = 0  # offset up to which blocks are reserved
     granted: int = MOST  # less where the last time not all could be had
     start: int = 0  # of the hole
@@ -57,7 +57,7 @@ class _Log:
     earlier: bool = False
 
     def seen(self) -> Log:
-        return Log(self.path, self.size, self.start, self.end, self.earlier)
+        return Log(self.path, max(self.size, 0), self.start, self.end, self.earlier)
 
 
 class Room:
@@ -174,7 +174,7 @@ class Room:
             return 0  # gone
         if size < log.size:  # somebody has cut it
             log.ahead, log.start, log.end, log.mark = size, 0, 0, None
-        grown, log.size = size - log.size, size
+        grown, log.size = size - log.size if log.size >= 0 else 0, size
         hole = room_plan.over_limit(log.seen(), self._limit)
         if hole is not None and self._able:
             self._punch(log, hole, AT_LIMIT)
@@ -184,27 +184,32 @@ class Room:
         start = max(log.ahead, log.size)
         need = log.size + want - start
         with self._unable(), _opened(log.path) as fd:
+            gained = 0
             if room_plan.short(need, blocks.free(self._directory)):
-                self._make_room(need, dire=False)
-            for last in (False, True):
-                size = room_plan.affordable(need, blocks.free(self._directory))
-                try:
-                    if not size:
-                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                    blocks.reserve(fd, start, size)
-                except OSError as error:
-                    if error.errno not in _FULL:
-                        raise
-                    log.granted = 0
+                gained = self._make_room(need, dire=False)
+            had = self._try_reserve(fd, start, need, gained)
+            if start + had - log.size < room_plan.LOW and had < need:
+                gained = self._make_room(need - had, dire=True)
+                if not had:
                     self._say_full()
-                    if last or not self._make_room(need, dire=True):
-                        return
-                else:
-                    log.ahead = start + size
-                    log.granted = MOST if size == need else log.ahead - log.size
-                    return
+                had += self._try_reserve(fd, start + had, need - had, gained)
+            log.ahead = start + had
+            log.granted = MOST if had == need else log.ahead - log.size
 
-    def _make_room(self, need: int, *, dire: bool) -> bool:
+    def _try_reserve(self, fd: int, start: int, need: int, gained: int) -> int:
+        """Return how many bytes were reserved: of what should be there others may have taken a part meanwhile."""
+        for size in room_plan.tries(room_plan.affordable(need, blocks.free(self._directory), gained)):
+            try:
+                blocks.reserve(fd, start, size)
+            except OSError as error:
+                if error.errno not in _FULL:
+                    raise
+            else:
+                return size
+        return 0
+
+    def _make_room(self, need: int, *, dire: bool) -> int:
+        """Return how many bytes were given up."""
         gained = 0
         while gained < need:
             hole = room_plan.for_room([log.seen() for log in self._logs], dire=dire)
@@ -212,7 +217,7 @@ class Room:
                 break
             self._say_full()
             gained += hole.gain
-        return gained > 0
+        return gained
 
     def _of(self, path: str) -> _Log:
         return next(log for log in self._logs if log.path == path)

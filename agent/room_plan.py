@@ -11,7 +11,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 BLOCK = 1 << 16  # holes begin and end at multiples: no file system in use has larger blocks by default
+PAGE = 4096
 RESERVE = 1 << 20  # ahead of each log: what a rank writes until a late agent has looked
+LOW = RESERVE // 4  # so little ahead is soon written
 MOST = 32 << 20  # ahead of a log whose rank writes fast
 LOOKS = 4  # a fast rank's next so many looks are reserved: one may well be late
 LEAST_LIMIT = 1 << 20  # of one log
@@ -68,9 +70,14 @@ def short(need: int, free: int) -> bool:
     return need > free // 2
 
 
-def affordable(need: int, free: int) -> int:
-    """Return how much of ``need`` may be taken of a disk on which nothing gives room."""
-    return free // 8 // 4096 * 4096 if short(need, free) else need
+def affordable(need: int, free: int, gained: int) -> int:
+    """Return how much of ``need`` may be taken: all that logs have just given up for it, else little of what is left."""
+    return max(min(need, gained), free // 8) // PAGE * PAGE if short(need, free) else need
+
+
+def tries(most: int) -> list[int]:
+    """Return what is asked for, one after another, until the disk has it."""
+    return [size for size in (most, most * 7 // 8 // PAGE * PAGE, most // 2 // PAGE * PAGE, PAGE) if size and most]
 
 
 def over_limit(log: Log, limit: int) -> Hole | None:
