@@ -71,13 +71,14 @@ def short(need: int, free: int) -> bool:
 
 
 def affordable(need: int, free: int, gained: int) -> int:
-    """Return how much of ``need`` may be taken: all that logs have just given up for it, else little of what is left."""
+    """Return how much of ``need`` may be taken: all that logs have just given up for it, else little of the rest."""
     return max(min(need, gained), free // 8) // PAGE * PAGE if short(need, free) else need
 
 
 def tries(most: int) -> list[int]:
     """Return what is asked for, one after another, until the disk has it."""
-    return [size for size in (most, most * 7 // 8 // PAGE * PAGE, most // 2 // PAGE * PAGE, PAGE) if size and most]
+    less = (most * 7 // 8 // PAGE * PAGE, most // 2 // PAGE * PAGE)
+    return [size for size in (most, *less) if size]
 
 
 def over_limit(log: Log, limit: int) -> Hole | None:

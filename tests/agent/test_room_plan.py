@@ -48,6 +48,12 @@ def test_a_reserve_does_not_fill_the_disk_itself(need: int, free: int, gained: i
     assert room_plan.affordable(need, free, gained) == may
 
 
+def test_less_is_asked_for_when_others_were_faster() -> None:
+    assert room_plan.tries(M) == [M, M * 7 // 8, M // 2]
+    assert room_plan.tries(4096) == [4096]
+    assert room_plan.tries(0) == []
+
+
 @pytest.mark.parametrize(
     ("log", "limit", "hole"),
     [
