@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,11 +26,14 @@ while sent < whole:
     sent += os.write(1, b"".join(b"%015d\\n" % i for i in range(sent // 16, sent // 16 + 1024)))
     time.sleep(max(0.0, sent / rate - (time.monotonic() - begun)))
 """
-# Lives on while the disk is full, and is started again on it.
+# Writes before any interpreter has begun; lives on while the disk is full, and is started again on it.
+AT_ONCE = f"""
+echo "first word of $TORCHELASTIC_RESTART_COUNT" || exit 9
+exec {sys.executable} "$@"
+"""
 TWICE = """
 import os, pathlib, sys, time
 attempt, desk = os.environ["TORCHELASTIC_RESTART_COUNT"], pathlib.Path(sys.argv[1])
-print("first word of", attempt, flush=True)
 for i in range(150):
     os.write(1, b"%015d\\n" % i * 1024)
     time.sleep(0.005)
@@ -88,7 +92,7 @@ def test_ranks_write_more_than_a_disk_holds(place: Place, kind: str, room: int, 
 
 
 def test_a_limit_bounds_each_log(place: Place) -> None:
-    """Red when ``--log-limit`` does not reach ``Room``, and when ``_let_go`` does not look once more."""
+    """Red when ``--log-limit`` does not reach ``Room``."""
     node = place.command("--log-limit", "2M", "-r", "3", place.script("t.py", WRITER), "10", "20")
     assert node.exit_code() == 0, node.say()
     (log,) = logs(node.log_dir)
@@ -101,8 +105,8 @@ def test_a_limit_bounds_each_log(place: Place) -> None:
 def test_a_round_starts_again_on_a_full_disk(place: Place) -> None:
     """Red when the reserve of the round before is given back only once the new ranks run (``_room_at_once``)."""
     with small_disk(place.folder / "disk") as disk:
-        script = place.script("t.py", TWICE)
-        node = place.command("--max-restarts", "1", "-r", "3", "--log-dir", disk, script, place.desk)
+        line = ("--max-restarts", "1", "-r", "3", "--log-dir", disk, "--no-python", "/bin/sh")
+        node = place.command(*line, place.script("t.sh", AT_ONCE), place.script("t.py", TWICE), place.desk)
         until(lambda: list(disk.glob("*_*/attempt_0/0/stdout.log")), "the rank has begun", show=node.say)
         until(lambda: logs(disk)[0].stat().st_size > M // 2, "it writes", show=node.say)
         fill(disk)
