@@ -77,6 +77,11 @@ class Lane:
         with self._changed:
             self._put(self._splicer.say(_notice(count)))
 
+    def lose(self, count: int) -> None:
+        """Say that ``count`` bytes of ranks' output are gone from their log before they could be shown."""
+        with self._changed:
+            self._put(self._splicer.say(b"[remuster: %d bytes skipped: the log has given them up]\n" % count))
+
     def has_room(self, limit: int = FULL) -> bool:
         """Do fewer than ``limit`` bytes wait? If not, ``on_room`` is called once half of them are written."""
         with self._changed:

@@ -38,9 +38,11 @@ if TYPE_CHECKING:
     from .gloo_interface import Choice
     from .output import Console
     from .relay import Relay
+    from .room import Room
     from .showing import View
 
 COLLECT_S = 3.0  # for last lines and error files; then the facts go without them
+ROOM_AT_ONCE_S = 3.0  # for a round on a disk that is full
 TAIL_BYTES = 64 * 1024
 TAIL_LINES = 40
 
@@ -95,6 +97,9 @@ class Crew:
         self._apart = spec.output.writer is Writer.AGENT  # ranks do not write their files themselves
         self._asked_mounts = False
         self._relay: Relay | None = None
+        self._room: Room | None = None
+        self._survived = False
+        self._making_room: asyncio.TimerHandle | None = None
 
     # --- the node machine's actions -----------------------------------------------------------------------------------
     async def start(self, action: words.Start) -> None:
@@ -115,6 +120,8 @@ class Crew:
         await self._fence_over.wait()
         if n in self._dropped:
             return
+        if self._room is not None and self._room.full:
+            await self._room_at_once(made)
         self._directories = dict(enumerate(made))
         if (self._on_terminal or self._apart) and self._relay is None:
             self._relay = self._made_relay()
@@ -129,6 +136,8 @@ class Crew:
             self._post(words.Refused(boottime(), n, str(error)))
             return
         self._unshown = lambda: _views(self._spec, action, made)
+        self._hold_room()
+        self._making_room = asyncio.get_running_loop().call_later(LATER_S, self._make_room, made)
         if self._shown:
             asyncio.get_running_loop().call_later(LATER_S, self._show)
         else:
@@ -170,6 +179,24 @@ class Crew:
         if self._spec.output.stdout_filters or self._spec.output.stderr_filters:
             self._copy([view for view in views if view.tee])
 
+    def _make_room(self, directories: list[Path]) -> asyncio.Future[None]:
+        """Look after the room that the logs of this round have; those of the round before are done."""
+        from .room import Room
+
+        if self._room is None:
+            self._room = Room(self._run_dir, self._spec.output.limit, self._line)
+        return self._room.keep([str(path / name) for path in directories for name in ("stdout.log", "stderr.log")])
+
+    async def _room_at_once(self, directories: list[Path]) -> None:
+        """What the round before has held is for the ranks that start now, from their first byte on."""
+        self._hold_room()
+        await asyncio.wait({self._make_room(directories)}, timeout=ROOM_AT_ONCE_S)
+
+    def _hold_room(self) -> None:
+        if self._making_room is not None:
+            self._making_room.cancel()
+            self._making_room = None
+
     def _copy(self, views: list[View]) -> None:
         """Copy the lines of these that were asked for; those of the round before are copied to their end."""
         from .duplicates import Duplicates
@@ -182,7 +209,9 @@ class Crew:
 
     async def stop(self) -> tuple[int, ...]:
         """End ranks and guardian; return the pids that would not die. The console then has all files to drain."""
+        self._hold_room()
         survivors = await self.link.stop()
+        self._survived = bool(survivors)
         if self._relay is not None:
             await self._relay.settle(close=True)
             self._relay.close()
@@ -196,6 +225,12 @@ class Crew:
             await self._copied
         if self._copying is not None:
             await self._copying.finish()
+
+    async def give_room_back(self) -> None:
+        """Give back what is reserved for logs, unless somebody may write there. Call it after ``stop``."""
+        if self._room is not None and not self._survived:
+            await self._room.close()
+            self._room = None
 
     def foresee(self, job: Job) -> None:
         """Make the directories of a round that was closed while its master port is found: a node that ran, runs on."""

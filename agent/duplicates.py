@@ -85,6 +85,9 @@ class _Copy:
     def skip(self, count: int) -> None:
         pass
 
+    def lose(self, count: int) -> None:
+        self._write(b"[remuster: %d bytes were not searched: the log has given them up]\n" % count)
+
     def has_room(self, limit: int = 0) -> bool:
         return True  # who feeds it writes it
 

@@ -90,6 +90,9 @@ class Outlet(Protocol):
     def skip(self, count: int, /) -> None:
         """Tell that ``count`` bytes are left out."""
 
+    def lose(self, count: int, /) -> None:
+        """Tell that ``count`` bytes are gone from the file before they could be read."""
+
     def has_room(self, limit: int = ..., /) -> bool:
         """May more be fed, do fewer than ``limit`` bytes wait?"""
         ...
@@ -253,9 +256,12 @@ class Follower:
                 break
             if not data:
                 break
+            if b"\0" in data:
+                data = self._before_hole(file, data)
             file.at += len(data)
             self.moved += len(data)
-            patience_s = file.lane.feed(file.path, data)
+            if data:
+                patience_s = file.lane.feed(file.path, data)
             if file.at - start >= TURN:
                 file.behind = True
                 break
@@ -263,6 +269,24 @@ class Follower:
             return False
         file.show_s = None if patience_s is None else time.monotonic() + patience_s
         return True
+
+    def _before_hole(self, file: _File, data: bytes) -> bytes:
+        """Return what a rank has written of ``data``, and pass over the hole of a log that has made room."""
+        hole = os.lseek(file.fd, file.at, os.SEEK_HOLE)
+        if hole >= file.at + len(data):  # a rank may write zeros
+            os.lseek(file.fd, file.at + len(data), os.SEEK_SET)
+            return data
+        data = data[: hole - file.at]
+        try:
+            rest = os.lseek(file.fd, hole, os.SEEK_DATA)
+        except OSError:  # there is none
+            rest = os.lseek(file.fd, 0, os.SEEK_END)
+        rest = os.lseek(file.fd, rest if file.end is None else min(rest, file.end), os.SEEK_SET)
+        if data:
+            file.lane.feed(file.path, data)
+        file.lane.lose(rest - hole)
+        file.at, self.moved = rest, self.moved + len(data)
+        return b""
 
     def _arm(self, file: _File) -> bool:
         if self._notify is not None and file.watchable and file.watch is None:

@@ -218,6 +218,7 @@ class _Host:
             self._seat.page.set_lease(0)
             await self._console().drain()
             await agent.crew.copied()
+            await agent.crew.give_room_back()
             await last_words.keep_last(spec, agent, chronicle, self._files, log)
         finally:
             warm.cancel()

@@ -80,6 +80,7 @@ class Output(NamedTuple):
     prefix: str = ""  # a template of torchrun's; empty: the usual one
     stdout_filters: tuple[str, ...] = ()  # lines of tee'd ranks that hold one of these are copied
     stderr_filters: tuple[str, ...] = ()
+    limit: int = 0  # bytes that one stream of one rank keeps in its file; 0: all
     events: bool = False  # the agent's events are shown, too, as lines of JSON
     writer: Writer = Writer.AUTO
 

@@ -30,7 +30,7 @@ ParseBudget = Callable[[str], "tuple[Bound, ...]"]  # raises ValueError with a s
 LONGEST_LEASE_S = 86400  # a day; etcd refuses some numbers beyond, and nobody waits so long for a lost node
 OUTPUT = (
     *("redirects", "tee", "local-ranks-filter", "duplicate-stdout-filters", "duplicate-stderr-filters"),
-    *("logs-specs", "event-log-handler", "log-writer"),
+    *("logs-specs", "event-log-handler", "log-writer", "log-limit"),
 )
 EXIT_CODES = ("cause", "torchrun")
 START_METHODS = ("spawn", "fork", "forkserver")  # torchrun's, of Python's multiprocessing

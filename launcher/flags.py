@@ -275,6 +275,14 @@ FLAGS: tuple[Flag, ...] = (
         ours=True,
     ),
     Flag(
+        "log-limit",
+        Group.OUTPUT,
+        "How much one stream of one rank keeps in its file: its head and its newest output; a line in the middle says "
+        "how much is missing. Default: all, while the disk has room.",
+        metavar="SIZE",
+        ours=True,
+    ),
+    Flag(
         "redirects",
         Group.OUTPUT,
         "Which streams of the ranks are not shown: 0 none, 1 stdout, 2 stderr, 3 both, of all ranks of this node or by "

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 
+from ..agent.room_plan import LEAST_LIMIT
 from ..agent.spec import Output, Streams, Writer
-from . import plugins
+from . import plugins, values
 from .errors import UsageError
 from .given import Given
 
@@ -27,6 +28,7 @@ def choose(given: Given, prefix: str, notes: list[str]) -> Output:
         prefix,
         out,
         err,
+        _limit(given),
         plugins.events_shown(given.origin("event-log-handler"), given.text("event-log-handler")),
         writer(given.origin("log-writer"), given.text("log-writer") or Writer.AUTO.value),
     )
@@ -87,6 +89,11 @@ def _needles(given: Given, name: str) -> tuple[str, ...]:
     return () if text is None else needles(given.origin(name), text)
 
 
+def _limit(given: Given) -> int:
+    text = given.text("log-limit")
+    return 0 if text is None else values.size(given.origin("log-limit"), text, LEAST_LIMIT)
+
+
 def _streams(given: Given, name: str) -> Streams:
     text = given.text(name)
     return Streams() if text is None else streams(given.origin(name), text)
@@ -94,7 +101,7 @@ def _streams(given: Given, name: str) -> Streams:
 
 def _all_shown(chosen: Output, notes: list[str]) -> Output:
     """Show all: torchrun's --log-dir /dev/null leaves every stream on the console, whatever else is said."""
-    shown = Output(prefix=chosen.prefix, events=chosen.events, writer=chosen.writer)
+    shown = Output(prefix=chosen.prefix, limit=chosen.limit, events=chosen.events, writer=chosen.writer)
     if chosen != shown:
         notes.append(
             f"--log-dir {_NULL}: as with torchrun all streams are shown then, as they are; redirects, tee and filters "

@@ -108,6 +108,15 @@ def notice_signal(name: str, text: str) -> int:
     return number
 
 
+def size(name: str, text: str, least: int) -> int:
+    """Return bytes: a whole number, with K, M, G or T for powers of 1024; ``least`` is whole mebibytes."""
+    found = re.fullmatch(r"([0-9]{1,15})([kmgt]?)(i?b)?", text.strip().lower())
+    number = int(found[1]) << 10 * " kmgt".index(found[2] or " ") if found else 0
+    if not least <= number < 1 << 62:
+        raise UsageError(f"{name} is {text!r}; give a size such as 500M or 10G, {least >> 20}M or more")
+    return number
+
+
 def nnodes(name: str, text: str) -> tuple[int, int]:
     """Return (min, max) of ``N`` or ``MIN:MAX``."""
     parts = text.split(":")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from command.processes import until
 
+from remuster.agent import blocks
 from remuster.agent.duplicates import Duplicates
 from remuster.agent.showing import View
 from remuster.agent.spec import Output
@@ -47,6 +48,18 @@ async def test_a_stream_without_filters_has_no_copy(tmp_path: Path) -> None:
     copies.follow([view(tmp_path / "a", 1, b"")])
     await copies.finish()
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+async def test_what_a_log_has_given_up_is_counted(tmp_path: Path) -> None:
+    """Red when zeros are searched like lines, and when ``_Copy.lose`` says nothing."""
+    (tmp_path / "a").write_bytes(b"apple\n" + b"x" * 200_000 + b"\norange\n")
+    with (tmp_path / "a").open("rb+") as file:
+        blocks.punch(file.fileno(), 65536, 131072)
+    copies = Duplicates(tmp_path, BOTH, print)
+    copies.follow([view(tmp_path / "a", 1, b"")])
+    await copies.finish()
+    copied = (tmp_path / "filtered_stdout.log").read_bytes()
+    assert copied == b"apple\n[remuster: 65536 bytes were not searched: the log has given them up]\norange\n"
 
 
 async def test_what_cannot_be_written_is_said_once(tmp_path: Path) -> None:

@@ -14,7 +14,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from command.processes import until
 
+from remuster.agent import blocks
 from remuster.agent.console import FULL, Lane
 from remuster.agent.inotify import OneShot
 from remuster.agent.output import STDERR, STDOUT, Console, Source
@@ -461,3 +463,46 @@ async def test_what_is_written_before_the_watch_stands_is_seen(screens: tuple[Sc
     console.follow([Source(str(tmp_path / "out"))])
     await screens[0].until(b"1\n")
     console.close()
+
+
+@pytest.mark.parametrize("end", [131072, 1 << 20])
+async def test_a_hole_in_a_log_is_counted_and_not_shown(
+    console: Console, screens: tuple[Screen, Screen], tmp_path: Path, end: int
+) -> None:
+    """Red when ``_read`` feeds what it reads of a hole, and when it goes on within it."""
+    log = tmp_path / "log"
+    log.write_bytes(b"head\n" + b"x" * (65536 - 6) + b"\n" + b"y" * (end - 65536 - 1) + b"\nzeros \0 of its own\n")
+    with log.open("rb+") as file:
+        blocks.punch(file.fileno(), 65536, end)
+    console.follow([Source(str(log))])
+    assert await console.drain()
+    lines = screens[0].read_rest().split(b"\n")
+    assert lines[0] == b"head"
+    assert lines[1] == b"x" * (65536 - 6)
+    assert lines[2] == b"[remuster: %d bytes skipped: the log has given them up]" % (end - 65536)
+    assert b"zeros \0 of its own" in lines
+    assert lines.count(b"y" * 9) == 0
+
+
+async def test_a_reader_that_lags_meets_a_hole_that_grows(
+    console: Console, screens: tuple[Screen, Screen], tmp_path: Path
+) -> None:
+    """The console stands still in the middle of what is punched out meanwhile."""
+    log = tmp_path / "log"
+    screens[0].stop()
+    console.follow([Source(str(log))])
+    line = b"%063d\n"
+    with log.open("ab", buffering=0) as file:
+        file.write(b"".join(line % i for i in range(4 * FULL // 64)))
+        await asyncio.to_thread(until, lambda: console._follower.moved >= FULL, "the console is full")
+    with log.open("rb+") as file:
+        for end in (2 * FULL, 3 * FULL):
+            blocks.punch(file.fileno(), 65536, end)
+    screens[0].start()
+    assert await console.drain()
+    shown = screens[0].read_rest()
+    assert b"\0" not in shown
+    (said,) = re.findall(rb"\[remuster: (\d+) bytes skipped: the log has given them up\]\n", shown)
+    own = b"[remuster: %s bytes skipped: the log has given them up]\n" % said
+    assert len(shown) - len(own) + int(said) == 4 * FULL
+    assert shown.endswith(line % (4 * FULL // 64 - 1))

@@ -25,6 +25,8 @@ TEMPLATE = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
         ("--local-ranks-filter=2,0,2", Output(only=(0, 2))),
         ("-t 3 --duplicate-stdout-filters=a,,b,c", Output(tee=Streams(3), stdout_filters=("a,b", "c"))),
         ("-t 3 --duplicate-stderr-filters=,,", Output(tee=Streams(3), stderr_filters=(",",))),
+        ("--log-limit=1M", Output(limit=1 << 20)),
+        ("--log-limit=2GiB --log-dir /dev/null", Output(limit=2 << 30)),
         ("--event-log-handler=dynamic_rendezvous --logs-specs=default", Output()),
     ],
 )
@@ -53,6 +55,7 @@ def test_numbers_with_spaces_between(command: Command) -> None:
         ("--local-ranks-filter=all", "--local-ranks-filter is 'all'"),
         ("--duplicate-stdout-filters=", "--duplicate-stdout-filters is '' and holds an empty text"),
         ("--duplicate-stderr-filters=a,", "--duplicate-stderr-filters is 'a,' and holds an empty text"),
+        ("--log-limit=1023K", "--log-limit is '1023K'; give a size such as 500M or 10G, 1M or more"),
         (
             "--event-log-handler=scuba",
             "'scuba', which is not registered; give one of null, console, dynamic_rendezvous",

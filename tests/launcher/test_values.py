@@ -24,6 +24,22 @@ def test_bad_nnodes(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "means"),
+    [("1048576", 1 << 20), ("1M", 1 << 20), ("1025k", 1025 << 10), (" 10GB ", 10 << 30), ("3TiB", 3 << 40)],
+)
+def test_sizes(text: str, means: int) -> None:
+    assert values.size("--log-limit", text, 1 << 20) == means
+
+
+@pytest.mark.parametrize(
+    "text", ["", "M", "0", "1048575", "-1M", "1.5G", "1X", "1 M", "1MBB", "9" * 40, "9" * 15 + "T"]
+)
+def test_bad_sizes(text: str) -> None:
+    with pytest.raises(UsageError, match=r"^PET_LOG_LIMIT is .*; give a size such as 500M or 10G, 1M or more$"):
+        values.size("PET_LOG_LIMIT", text, 1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("text", "means"),
     [
         ("etcd1", (("etcd1", 2379),)),
         ("10.0.0.1:1234", (("10.0.0.1", 1234),)),
