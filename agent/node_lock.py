@@ -59,16 +59,27 @@ class NodeLock(NamedTuple):
     async def acquire(self, bound_s: float = 40.0) -> int:
         """Return the lock's file; waits while an old guardian finishes. NodeLockError says why it cannot be had."""
         path = lock_folder(self.base) / f"{self.tag}.lock"
-        try:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        except OSError as error:
-            raise LockFolderUnsafe(f"the lock {path} cannot be opened: {error.strerror}. Remove it.") from error
-        try:
-            await self._wait(fd, path, boottime() + _DYING_S, boottime() + bound_s)
-        except BaseException:
-            os.close(fd)
-            raise
-        return fd
+        busy_s, end_s = boottime() + _DYING_S, boottime() + bound_s
+        while True:
+            try:
+                fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            except OSError as error:
+                raise LockFolderUnsafe(f"the lock {path} cannot be opened: {error.strerror}. Remove it.") from error
+            try:
+                await self._wait(fd, path, busy_s, end_s)
+                if _is_at(path, fd):
+                    self._sign(fd)
+                    return fd
+            except BaseException:
+                os.close(fd)
+                raise
+            os.close(fd)  # its holder has removed it while we waited
+
+    def remove(self, fd: int) -> None:
+        """Remove the lock that is held as ``fd``, when nothing of its agent is left but the agent itself."""
+        path = lock_folder(self.base) / f"{self.tag}.lock"
+        if _is_at(path, fd):
+            path.unlink()
 
     async def _wait(self, fd: int, path: Path, busy_s: float, end_s: float) -> None:
         while not _try_lock(fd):
@@ -87,6 +98,8 @@ class NodeLock(NamedTuple):
                     "this node out of service."
                 )
             await asyncio.sleep(_LOOK_EVERY_S)
+
+    def _sign(self, fd: int) -> None:
         os.ftruncate(fd, 0)
         name = json.dumps([self.run_id, self.node])
         os.pwrite(fd, f"{os.getpid()} {proc.start_ticks(os.getpid())}\n{name}\n".encode(), 0)
@@ -129,6 +142,13 @@ def _holder(path: Path) -> Holder | None:
     command = proc.read(f"/proc/{agent}/cmdline")
     keeper = parent if command and proc.read(f"/proc/{parent}/cmdline") == command else 0
     return Holder(run_id, node, agent, start, keeper) if proc.start_ticks(agent) == start else None
+
+
+def _is_at(path: Path, fd: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(fd))
+    except FileNotFoundError:
+        return False
 
 
 def _try_lock(fd: int) -> bool:
