@@ -263,7 +263,8 @@ class _Host:
 
         path = Path(asked) if asked else run_dir / "timers"  # as given: ranks begin in this directory too
         try:
-            return TimerPipe(path, await self._files.run(make_pipe, path), log.line)
+            fd, page = await self._files.run(make_pipe, path), self._seat.page
+            return TimerPipe(path, fd, lambda: page.guardian, log.line)
         except (OSError, TimeoutError) as error:
             log.line("file timers are not served", path=str(path), why=str(error))
             return None

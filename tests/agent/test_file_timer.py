@@ -58,6 +58,7 @@ def test_who_is_late(requests: list[bytes], now: float, late: list[Late]) -> Non
     "raw",
     [b"", b"{", b"[]", b"{}", b"[" * 9000, request(1, "a", 5.0), request(0, "a", 5.0), request(-7, "a", 5.0),
      request(7, "a" * 513, 5.0), request(7, "a", float("nan")), request(7, "a", float("inf")),
+     request(7, "a", 10**400),
      b'{"pid": "7", "scope_id": "a", "expiration_time": 5, "signal": 9}',
      b'{"pid": 7, "scope_id": "a", "expiration_time": "5", "signal": 9}'],
 )  # fmt: skip
@@ -72,7 +73,9 @@ class Server:
 
     def __init__(self, path: Path) -> None:
         self.said: list[tuple[str, dict[str, Any]]] = []
-        self.pipe = TimerPipe(path, make_pipe(path), lambda event, **fields: self.said.append((event, fields)))
+        self.guardian = os.getpid()
+        fd = make_pipe(path)
+        self.pipe = TimerPipe(path, fd, lambda: self.guardian, lambda event, **fields: self.said.append((event, fields)))
 
     def ask(self, raw: bytes) -> None:
         fd = os.open(self.pipe.path, os.O_WRONLY | os.O_NONBLOCK)
@@ -110,8 +113,25 @@ async def test_a_late_child_is_killed_and_one_in_time_is_not(tmp_path: Path) -> 
         server.pipe.close()
 
 
-async def test_what_does_not_run_below_this_agent_is_never_killed(tmp_path: Path) -> None:
-    """Red when ``_below_us`` says yes to all."""
+@pytest.mark.parametrize("there", [True, False])
+async def test_the_guardian_is_nobodys_rank(tmp_path: Path, there: bool) -> None:
+    """Neither it nor another child of the agent: an embedded etcd, a hook. While there is none, nobody is a rank."""
+    server = Server(tmp_path / "timers")
+    guardian = subprocess.Popen(SLEEP)
+    server.guardian = guardian.pid if there else 0
+    try:
+        server.ask(request(guardian.pid, "x", time.time()))
+        await server.says(1)
+        assert [event for event, _ in server.said] == ["a file timer of a process that is no rank's expired"]
+        assert guardian.poll() is None
+    finally:
+        guardian.kill()
+        guardian.wait()
+        server.pipe.close()
+
+
+async def test_what_does_not_run_below_the_guardian_is_never_killed(tmp_path: Path) -> None:
+    """Red when ``_below`` says yes to all."""
     server = Server(tmp_path / "timers")
     orphan = f"import subprocess, sys; print(subprocess.Popen({SLEEP!r}, stdout=subprocess.DEVNULL).pid)"
     pid = int(subprocess.run([sys.executable, "-c", orphan], stdout=subprocess.PIPE, check=True).stdout)
