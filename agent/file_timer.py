@@ -96,6 +96,7 @@ class TimerPipe:
         self._rest = b""
         self._killed: dict[int, str] = {}
         self._complained = False
+        self._foreign = False  # it was said that somebody asks for the end of what is no rank's
         self._loop = asyncio.get_running_loop()
         self._alarm: asyncio.TimerHandle | None = None
         self._loop.add_reader(fd, self._read)
@@ -140,7 +141,9 @@ class TimerPipe:
             return  # it has ended
         try:
             if not _below(late.pid, self._guardian()):  # looked at after the pid was pinned
-                self._line("a file timer of a process that is no rank's expired", pid=late.pid, scope=late.scope)
+                if not self._foreign:
+                    self._foreign = True
+                    self._line("a file timer of a process that is no rank's expired", pid=late.pid, scope=late.scope)
             elif not late.signal:
                 self._line("a file timer expired", pid=late.pid, scope=late.scope)
             else:
