@@ -76,6 +76,20 @@ class Timers:
         return list(found.values())
 
 
+def place_pipe(asked: str, own: Path) -> Path:
+    """Return where to make the pipe: as asked, unless another agent of this machine listens there. Blocks.
+
+    Its ranks, one of which may have started us, need the pipe where it is; ours get the path of theirs in any case.
+    """
+    try:
+        if not asked or not stat.S_ISFIFO(os.lstat(asked).st_mode):
+            return Path(asked) if asked else own
+        os.close(os.open(asked, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC))
+    except OSError:  # nothing is there, or nobody reads it
+        return Path(asked)
+    return own
+
+
 def make_pipe(path: Path) -> int:
     """Make the pipe anew and return it open; OSError when something else is there. Blocks."""
     if path.exists() and stat.S_ISFIFO(path.lstat().st_mode):

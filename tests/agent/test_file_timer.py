@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from remuster.agent.file_timer import Late, TimerPipe, Timers, make_pipe
+from remuster.agent.file_timer import Late, TimerPipe, Timers, make_pipe, place_pipe
 
 SLEEP = (sys.executable, "-c", "import time; time.sleep(60)")
 
@@ -151,6 +151,20 @@ async def test_what_does_not_run_below_the_guardian_is_never_killed(tmp_path: Pa
     finally:
         os.kill(pid, 9)
         server.pipe.close()
+
+
+def test_a_pipe_at_which_another_agent_listens_is_left_to_it(tmp_path: Path) -> None:
+    """Two agents of a machine that were given one path, or torchrun's rank that starts the command."""
+    path, own = tmp_path / "timers", tmp_path / "own"
+    assert place_pipe("", own) == own
+    assert place_pipe(str(path), own) == path
+    fd = make_pipe(path)
+    assert place_pipe(str(path), own) == own
+    os.close(fd)
+    assert place_pipe(str(path), own) == path, "an earlier start's"
+    path.unlink()
+    path.write_text("mine")
+    assert place_pipe(str(path), own) == path, "to be told that something else is there"
 
 
 def test_the_pipe_is_made_anew_and_nothing_else_is_replaced(tmp_path: Path) -> None:
