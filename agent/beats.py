@@ -1,12 +1,12 @@
 """The memory into which one round's ranks on this node say their steps; ``remuster.heartbeat`` is the other side.
 
 It has no name in any file system: ranks find it below this agent in /proc, and it ends with those that hold it. Each
-round has its own, so that whoever is left over from an earlier one says nothing into this one. Used by ``crew.py``.
+round has its own, so that whoever is left over from an earlier one says nothing into this one. The agent uses read
+alone: a rank that cuts the memory short ends nobody but its like. Used by ``crew.py``.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
 from typing import NamedTuple
 
@@ -29,13 +29,10 @@ class Beats:
         self._fd = os.memfd_create(page_name(str(round)))
         try:
             os.ftruncate(self._fd, slots * SLOT_BYTES)
-            page = memoryview(mmap.mmap(self._fd, slots * SLOT_BYTES))
         except BaseException:
             os.close(self._fd)
             raise
         self._slots = slots
-        self._integers = page.cast("q")
-        self._floats = page.cast("d")
 
     def address(self, local_rank: int) -> str:
         """Return what that rank finds its slot by."""
@@ -43,12 +40,13 @@ class Beats:
 
     def read(self) -> dict[int, Beat]:
         """Return what each rank that has said anything said last, by local rank."""
-        words = SLOT_BYTES // 8
-        integers, floats = self._integers, self._floats
+        words, size = SLOT_BYTES // 8, self._slots * SLOT_BYTES
+        page = memoryview(os.pread(self._fd, size, 0).ljust(size, b"\0"))
+        integers, floats = page.cast("q"), page.cast("d")
         return {
             local: Beat(integers[at + STEP], floats[at + FIRST], floats[at + LAST])
             for local, at in enumerate(range(0, self._slots * words, words))
-            if integers[at + COUNT]
+            if integers[at + COUNT] and integers[at + STEP] >= 0
         }
 
     def pace(self, started_s: float) -> Pace | None:

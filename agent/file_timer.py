@@ -3,15 +3,14 @@ killed.
 
 The client is torch's (``torch.distributed.elastic.timer.FileTimerClient``), in the ranks; this is its server, for jobs
 that are started with TORCHELASTIC_ENABLE_FILE_TIMER=1, and loaded for no others. torchrun's ends its whole agent with
-the rank; here the rank alone is killed, and the round ends as with any failure. Only what runs below this agent is ever
-killed, whatever is written into the pipe. Called by ``main``; ``crew`` asks why a rank was killed.
+the rank; here the rank alone is killed, and the round ends as with any failure. Only what runs below the guardian is
+ever killed, whatever is written into the pipe. Called by ``main``; ``crew`` asks why a rank was killed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import math
 import os
 import signal
 import stat
@@ -25,7 +24,8 @@ from . import proc
 MOST = 10_000  # timers of one node
 LONGEST = 1 << 12  # bytes of a request: what a pipe takes in one piece (PIPE_BUF)
 LOOK_S = 10.0  # deadlines are on the wall clock, which may be set
-DEPTH = 64  # processes between a rank's descendant and this agent
+LAST_S = 1e15  # seconds; an integer may be larger than any float
+DEPTH = 64  # processes between a rank's descendant and the guardian
 
 
 class Late(NamedTuple):
@@ -53,7 +53,7 @@ class Timers:
         at = request.get("expiration_time")
         if not isinstance(pid, int) or not isinstance(scope, str) or not isinstance(signum, int):
             return False
-        if not isinstance(at, (int, float)) or not math.isfinite(at) or not 1 < pid < 1 << 30 or len(scope) > 512:
+        if not isinstance(at, (int, float)) or not abs(at) < LAST_S or not 1 < pid < 1 << 30 or len(scope) > 512:
             return False
         if at < 0:
             self._at.pop((pid, scope), None)
@@ -76,6 +76,20 @@ class Timers:
         return list(found.values())
 
 
+def place_pipe(asked: str, own: Path) -> Path:
+    """Return where to make the pipe: as asked, unless another agent of this machine listens there. Blocks.
+
+    Its ranks, one of which may have started us, need the pipe where it is; ours get the path of theirs in any case.
+    """
+    try:
+        if not asked or not stat.S_ISFIFO(os.lstat(asked).st_mode):
+            return Path(asked) if asked else own
+        os.close(os.open(asked, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC))
+    except OSError:  # nothing is there, or nobody reads it
+        return Path(asked)
+    return own
+
+
 def make_pipe(path: Path) -> int:
     """Make the pipe anew and return it open; OSError when something else is there. Blocks."""
     if path.exists() and stat.S_ISFIFO(path.lstat().st_mode):
@@ -85,16 +99,18 @@ def make_pipe(path: Path) -> int:
 
 
 class TimerPipe:
-    """The server on this agent's loop. ``fd`` is that of ``make_pipe``."""
+    """The server on this agent's loop. ``fd`` is that of ``make_pipe``; ``guardian`` tells the present one's pid."""
 
-    def __init__(self, path: Path, fd: int, line: Callable[..., object]) -> None:
+    def __init__(self, path: Path, fd: int, guardian: Callable[[], int], line: Callable[..., object]) -> None:
         self.path = path
         self._fd = fd
+        self._guardian = guardian
         self._line = line
         self._timers = Timers()
         self._rest = b""
         self._killed: dict[int, str] = {}
         self._complained = False
+        self._foreign = False  # it was said that somebody asks for the end of what is no rank's
         self._loop = asyncio.get_running_loop()
         self._alarm: asyncio.TimerHandle | None = None
         self._loop.add_reader(fd, self._read)
@@ -138,8 +154,10 @@ class TimerPipe:
         except OSError:
             return  # it has ended
         try:
-            if not _below_us(late.pid):  # looked at after the pid was pinned
-                self._line("a file timer of a process that is no rank's expired", pid=late.pid, scope=late.scope)
+            if not _below(late.pid, self._guardian()):  # looked at after the pid was pinned
+                if not self._foreign:
+                    self._foreign = True
+                    self._line("a file timer of a process that is no rank's expired", pid=late.pid, scope=late.scope)
             elif not late.signal:
                 self._line("a file timer expired", pid=late.pid, scope=late.scope)
             else:
@@ -153,9 +171,9 @@ class TimerPipe:
             os.close(fd)
 
 
-def _below_us(pid: int) -> bool:
+def _below(pid: int, guardian: int) -> bool:
     for _ in range(DEPTH):
         pid = proc.parent(pid)
-        if pid in (0, os.getpid()):
+        if pid in (0, guardian):
             return pid != 0
     return False

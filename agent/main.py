@@ -260,11 +260,13 @@ class _Host:
         asked = self._spec.timer_file
         if asked is None:
             return None
-        from .file_timer import TimerPipe, make_pipe
+        from .file_timer import TimerPipe, make_pipe, place_pipe
 
-        path = Path(asked) if asked else run_dir / "timers"  # as given: ranks begin in this directory too
+        path = Path(asked)  # as given: ranks begin in this directory too
         try:
-            return TimerPipe(path, await self._files.run(make_pipe, path), log.line)
+            path = await self._files.run(place_pipe, asked, run_dir / "timers")
+            fd, page = await self._files.run(make_pipe, path), self._seat.page
+            return TimerPipe(path, fd, lambda: page.guardian, log.line)
         except (OSError, TimeoutError) as error:
             log.line("file timers are not served", path=str(path), why=str(error))
             return None

@@ -123,13 +123,18 @@ def _noticed(s: NodeState) -> bool:
     return s.noticed or (s.job is not None and bool(s.job.job.notice))
 
 
+def _owes_notice(s: NodeState) -> bool:
+    """Tell whether a notice was given here of which the job's record says nothing yet."""
+    job = s.job.job if s.job else None
+    return s.noticed and job is not None and not job.phase.over and not job.notice
+
+
 def _notice(s: NodeState, at: float, out: list[Action]) -> NodeState:
     """Tell the ranks of a notice once in a round, and the other nodes of one that was given here."""
     if _noticed(s) and s.ranks is Ranks.LIVE and s.told_of != s.round:
         out.append(Notify(s.round, "the job is to end soon"))
         s = replace(s, told_of=s.round)
-    job = s.job.job if s.job else None
-    if s.job is None or job is None or job.phase.over or job.notice or not s.noticed:
+    if s.job is None or not _owes_notice(s):
         return s
     if not _free(s, at, Kind.NOTICE.value, Kind.STOP.value, Kind.MASTER.value):
         return s
@@ -219,7 +224,8 @@ def _report(s: NodeState, at: float, out: list[Action]) -> NodeState:
     keys = s.settings.keys
     if not s.reported and _free(s, at, Kind.STARTED.value):
         s = _submit(s, writes.report(keys, s.own, Kind.STARTED, s.round, b"{}"), out)
-    if s.finished and not s.recorded and _free(s, at, Kind.FINISHED.value):
+    # Ranks that exit 0 after a notice may have saved and no more: the job must not be done for it.
+    if s.finished and not s.recorded and not _owes_notice(s) and _free(s, at, Kind.FINISHED.value):
         s = _submit(s, writes.report(keys, s.own, Kind.FINISHED, s.round, b"{}"), out)
     if _undescribed(s) and "collect" not in s.pending:
         out.append(Collect(s.round, s.facts))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 
+from ..worker.notice import PAGE
+
 _ASKED, _RANKS = 0, 1  # index of the common byte; of local rank 0's
 
 
@@ -16,7 +18,7 @@ class NoticePage:
 
     def __init__(self, slots: int) -> None:
         self._slots = slots
-        self._fd = os.memfd_create("notice")
+        self._fd = os.memfd_create(PAGE)
         os.ftruncate(self._fd, _RANKS + slots)
 
     def place(self, local_rank: int) -> str:

@@ -17,6 +17,7 @@ from .evidence import AgentDied, ErrorFile, Fact, Fault, Fenced, GuardianDied, L
 SCHEMA = 1
 MAX_BYTES = 64 << 10
 MAX_NUMBER = 10**11  # beyond any pid, status or second; the clock's functions take no more
+MAX_STEP = (1 << 63) - 1  # a rank may count tokens
 SHORT = 512  # what a message keeps when space is really short
 
 _KINDS: dict[str, type[Fact]] = {
@@ -155,7 +156,7 @@ def _fact(item: Mapping[str, object]) -> Fact:
         case "told":
             return Told(_float(item, "at_s"))
         case "pace":
-            return Pace(_int(item, "ranks"), _int(item, "step"), _float(item, "first_s"))
+            return Pace(_int(item, "ranks"), _int(item, "step", MAX_STEP), _float(item, "first_s"))
         case "fault":
             return Fault(_text(item, "what"), _text(item, "cls"))
         case other:
@@ -176,9 +177,9 @@ def _wrong(name: str, value: object) -> BadEvidence:
     return BadEvidence(f"evidence: field {name!r} is {type(value).__name__}")
 
 
-def _int(item: Mapping[str, object], name: str) -> int:
+def _int(item: Mapping[str, object], name: str, most: int = MAX_NUMBER) -> int:
     value = item.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > MAX_NUMBER:
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > most:
         raise _wrong(name, value)
     return value
 

@@ -50,7 +50,7 @@ def find_heart() -> Heart | None:
     if not path or not slot.isdecimal():
         return None
     try:
-        if page_name(os.environ.get("REMUSTER_ROUND", "")) not in os.readlink(path):
+        if os.readlink(path).partition(" ")[0] != f"/memfd:{page_name(os.environ.get('REMUSTER_ROUND', ''))}":
             return None  # its agent has gone, and the number means another file now
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:

@@ -16,7 +16,8 @@ TYPE_CHECKING = False  # typing's own costs 4 ms; checkers know the bare name
 if TYPE_CHECKING:
     import mmap
 
-_PLACE = "REMUSTER_NOTICE"  # the launcher's page, and the index of this rank's byte on it
+PAGE = "remuster-notice"  # what the launcher's page is called
+_PLACE = "REMUSTER_NOTICE"  # where it is, and the index of this rank's byte on it
 
 
 def stop_requested() -> bool:
@@ -26,13 +27,18 @@ def stop_requested() -> bool:
 
 @cache
 def _page() -> mmap.mmap | bytes:
-    """Map the page and mark that this rank looks at it. What cannot be read, in another container for one, is empty."""
+    """Map the page and mark that this rank looks at it. What cannot be read, in another container for one, is empty.
+
+    The variable may have come to where its path is another process's file, and that is not to be written to.
+    """
     path, _, place = os.environ.get(_PLACE, "").rpartition(":")
     if not path:
         return b"\0"
     import mmap
 
     try:
+        if os.readlink(path).partition(" ")[0] != f"/memfd:{PAGE}":
+            return b"\0"
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return b"\0"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from remuster.agent.file_timer import Late, TimerPipe, Timers, make_pipe
+from remuster.agent.file_timer import Late, TimerPipe, Timers, make_pipe, place_pipe
 
 SLEEP = (sys.executable, "-c", "import time; time.sleep(60)")
 
@@ -58,6 +58,7 @@ def test_who_is_late(requests: list[bytes], now: float, late: list[Late]) -> Non
     "raw",
     [b"", b"{", b"[]", b"{}", b"[" * 9000, request(1, "a", 5.0), request(0, "a", 5.0), request(-7, "a", 5.0),
      request(7, "a" * 513, 5.0), request(7, "a", float("nan")), request(7, "a", float("inf")),
+     request(7, "a", 10**400),
      b'{"pid": "7", "scope_id": "a", "expiration_time": 5, "signal": 9}',
      b'{"pid": 7, "scope_id": "a", "expiration_time": "5", "signal": 9}'],
 )  # fmt: skip
@@ -72,7 +73,11 @@ class Server:
 
     def __init__(self, path: Path) -> None:
         self.said: list[tuple[str, dict[str, Any]]] = []
-        self.pipe = TimerPipe(path, make_pipe(path), lambda event, **fields: self.said.append((event, fields)))
+        self.guardian = os.getpid()
+        fd = make_pipe(path)
+        self.pipe = TimerPipe(
+            path, fd, lambda: self.guardian, lambda event, **fields: self.said.append((event, fields))
+        )
 
     def ask(self, raw: bytes) -> None:
         fd = os.open(self.pipe.path, os.O_WRONLY | os.O_NONBLOCK)
@@ -110,8 +115,31 @@ async def test_a_late_child_is_killed_and_one_in_time_is_not(tmp_path: Path) -> 
         server.pipe.close()
 
 
-async def test_what_does_not_run_below_this_agent_is_never_killed(tmp_path: Path) -> None:
-    """Red when ``_below_us`` says yes to all."""
+@pytest.mark.parametrize("there", [True, False])
+async def test_the_guardian_is_nobodys_rank(tmp_path: Path, there: bool) -> None:
+    """Neither it nor another child of the agent: an embedded etcd, a hook. While there is none, nobody is a rank."""
+    server = Server(tmp_path / "timers")
+    guardian = subprocess.Popen(SLEEP)
+    server.guardian = guardian.pid if there else 0
+    try:
+        for scope in ("x", "y"):  # said once, or a rank could fill the agent's log
+            server.ask(request(guardian.pid, scope, time.time()))
+            await server.says(1)
+        server.ask(b"no request")
+        await server.says(2)
+        assert [event for event, _ in server.said] == [
+            "a file timer of a process that is no rank's expired",
+            "a request for a file timer could not be understood",
+        ]
+        assert guardian.poll() is None
+    finally:
+        guardian.kill()
+        guardian.wait()
+        server.pipe.close()
+
+
+async def test_what_does_not_run_below_the_guardian_is_never_killed(tmp_path: Path) -> None:
+    """Red when ``_below`` says yes to all."""
     server = Server(tmp_path / "timers")
     orphan = f"import subprocess, sys; print(subprocess.Popen({SLEEP!r}, stdout=subprocess.DEVNULL).pid)"
     pid = int(subprocess.run([sys.executable, "-c", orphan], stdout=subprocess.PIPE, check=True).stdout)
@@ -123,6 +151,20 @@ async def test_what_does_not_run_below_this_agent_is_never_killed(tmp_path: Path
     finally:
         os.kill(pid, 9)
         server.pipe.close()
+
+
+def test_a_pipe_at_which_another_agent_listens_is_left_to_it(tmp_path: Path) -> None:
+    """Two agents of a machine that were given one path, or torchrun's rank that starts the command."""
+    path, own = tmp_path / "timers", tmp_path / "own"
+    assert place_pipe("", own) == own
+    assert place_pipe(str(path), own) == path
+    fd = make_pipe(path)
+    assert place_pipe(str(path), own) == own
+    os.close(fd)
+    assert place_pipe(str(path), own) == path, "an earlier start's"
+    path.unlink()
+    path.write_text("mine")
+    assert place_pipe(str(path), own) == path, "to be told that something else is there"
 
 
 def test_the_pipe_is_made_anew_and_nothing_else_is_replaced(tmp_path: Path) -> None:

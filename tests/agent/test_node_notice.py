@@ -82,6 +82,20 @@ def test_a_notice_whose_fate_is_unknown_is_read_before_it_is_written_again() -> 
     assert said(out) == ["notice(3)"]
 
 
+def test_what_exited_0_after_a_notice_says_so_only_when_the_notice_stands() -> None:
+    """Else all could have finished in a job that nobody had given notice to, and would be done with half its steps."""
+    state, _ = run(in_round(), words.NoticeGiven(110.0))
+    exits = [words.Exited(110.1, Round(3), local, 0, 900 + local) for local in (0, 1)]
+    state, out = run(state, *exits, words.NothingLeft(110.2, Round(3), ()))
+    assert state.finished
+    assert "finished(3)" not in said(out)
+    state, out = run(state, words.Wrote(111.0, Kind.NOTICE, Round(3), INC, None))
+    state, out = run(state, words.Rereading(111.3, True, 30, kv(MEETING, 10), own(3), state.leader))
+    assert said(out) == ["notice(3)"]
+    _, out = run(state, ok(111.4, Kind.NOTICE, 3, kv(replace(MEETING, notice=ME), 31)))
+    assert "finished(3)" in said(out)
+
+
 def test_a_notice_that_came_second_leaves_it_at_the_first() -> None:
     state, _ = run(in_round(), words.NoticeGiven(110.0))
     late = TxnResult(False, 30, (Range((kv(ELSEWHERE, 12),), 30),))

@@ -12,7 +12,19 @@ from hypothesis import strategies as st
 
 from remuster.health import errorfile, wire
 from remuster.health.errors import BadEvidence
-from remuster.health.evidence import AgentDied, ErrorFile, Fact, Fault, Fenced, GuardianDied, Left, RankExit, StartError
+from remuster.health.evidence import (
+    AgentDied,
+    ErrorFile,
+    Fact,
+    Fault,
+    Fenced,
+    GuardianDied,
+    Left,
+    Pace,
+    RankExit,
+    StartError,
+    Told,
+)
 
 text = st.text(max_size=60)
 number = st.integers(-(2**31), 2**31)
@@ -28,6 +40,8 @@ facts: st.SearchStrategy[Fact] = st.one_of(
     st.builds(GuardianDied, seconds),
     st.builds(AgentDied, number),
     st.builds(Left, number),
+    st.builds(Told, seconds),
+    st.builds(Pace, number, st.integers(0, 2**63 - 1), seconds),  # all that ``heartbeat`` takes
     st.builds(Fault, text),
 )
 

@@ -49,6 +49,29 @@ def test_a_rank_that_begins_at_nothing_has_done_no_step(beats: Beats) -> None:
     assert beats.read()[1].step == 0
 
 
+def test_a_rank_that_cuts_the_page_or_says_nonsense_ends_itself_alone(beats: Beats) -> None:
+    """Red when the agent maps the page: it dies of SIGBUS, and this test with it."""
+    say(beats.address(0), 5)
+    say(beats.address(1), 6)
+    path = beats.address(0).rpartition(":")[0]
+    fd = os.open(path, os.O_RDWR)
+    try:
+        os.pwrite(fd, (-5).to_bytes(8, sys.byteorder, signed=True), 8)
+        assert {local: beat.step for local, beat in beats.read().items()} == {1: 6}
+        os.ftruncate(fd, 0)
+    finally:
+        os.close(fd)
+    assert beats.read() == {}
+    assert beats.pace(0.0) is None
+
+
+def test_a_round_whose_number_begins_like_another_is_another() -> None:
+    page = Beats(71, 1)
+    say(page.address(0), 5, round=7)
+    assert page.read() == {}
+    page.close()
+
+
 def test_whoever_is_left_of_an_earlier_round_says_nothing_into_this_one(beats: Beats) -> None:
     say(beats.address(1), 5, round=6)
     assert beats.read() == {}

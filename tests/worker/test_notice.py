@@ -43,6 +43,18 @@ def test_a_page_that_cannot_be_read_asks_for_nothing(monkeypatch: pytest.MonkeyP
     assert remuster.stop_requested() is False
 
 
+def test_where_its_path_is_another_file_that_file_stays_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A rank hands its environment on to a job on another machine, or in a container with processes of its own."""
+    mine = tmp_path / "mine"
+    mine.write_bytes(b"AAA")
+    with mine.open("r+b") as file:
+        monkeypatch.setenv("REMUSTER_NOTICE", f"/proc/{os.getpid()}/fd/{file.fileno()}:1")
+        assert remuster.stop_requested() is False
+    assert mine.read_bytes() == b"AAA"
+
+
 def test_a_rank_sees_it_and_the_agent_sees_that_it_looks() -> None:
     page = NoticePage(3)
     ranks = [
