@@ -16,7 +16,7 @@ TYPE_CHECKING = False  # typing's own costs 4 ms; checkers know the bare name
 if TYPE_CHECKING:
     import mmap
 
-_PLACE = "REMUSTER_NOTICE"  # the launcher's page, and the index of this rank's byte on it
+_ADDRESS = "REMUSTER_NOTICE"  # the launcher's page, and the index of this rank's byte on it
 
 
 def stop_requested() -> bool:
@@ -27,7 +27,7 @@ def stop_requested() -> bool:
 @cache
 def _page() -> mmap.mmap | bytes:
     """Map the page and mark that this rank looks at it. What cannot be read, in another container for one, is empty."""
-    path, _, place = os.environ.get(_PLACE, "").rpartition(":")
+    path, _, place = os.environ.get(_ADDRESS, "").rpartition(":")
     if not path:
         return b"\0"
     import mmap
