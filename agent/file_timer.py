@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from . import proc
+from .files import FileThread
 
 MOST = 10_000  # timers of one node
 LONGEST = 1 << 12  # bytes of a request: what a pipe takes in one piece (PIPE_BUF)
@@ -74,6 +75,16 @@ class Timers:
                 found[pid] = Late(pid, scope, signum)
         self._at = {key: timer for key, timer in self._at.items() if key[0] not in found}
         return list(found.values())
+
+
+async def serve(asked: str, run_dir: Path, files: FileThread, line: Callable[..., object]) -> TimerPipe | None:
+    """Serve at the path ``asked`` for, or in the run directory; None, and a line that says why, where it cannot be."""
+    path = Path(asked) if asked else run_dir / "timers"  # as given: ranks begin in this directory too
+    try:
+        return TimerPipe(path, await files.run(make_pipe, path), line)
+    except (OSError, TimeoutError) as error:
+        line("file timers are not served", path=str(path), why=str(error))
+        return None
 
 
 def make_pipe(path: Path) -> int:

@@ -43,7 +43,7 @@ def talk(place: Place) -> None:
 
 
 def test_b12_the_last_byte_is_everywhere_before_the_report(place: Place) -> None:
-    """Red when the console is not drained before the report (``_on_node``), or the copies are not (``copied``)."""
+    """Red when the console is not drained before the report (``_run``), or the copies are not (``copied``)."""
     talk(place)
 
 
