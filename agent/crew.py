@@ -54,9 +54,7 @@ class Place(NamedTuple):
     files: FileThread
     console: Callable[[], Console]  # loaded when there is something to show: ranks start sooner
     line: Callable[..., None]  # a line of the agent's own
-    gloo: asyncio.Task[Choice] | None = (
-        None  # which interface the ranks' gloo should use; None: its own choice is right
-    )
+    gloo: asyncio.Task[Choice] | None = None  # an interface for the ranks' gloo; None: its own choice is right
     timers: TimerPipe | None = None
 
 
@@ -257,14 +255,15 @@ class Crew:
     def _order(self, action: words.Start, local: int) -> RankOrder:
         place = RankPlace(action.job, action.roster, action.place, local)
         directory = self._directories[local]
-        beats = self._beats.address(local) if self._beats is not None else ""
-        env = rank_env(self._spec, place, str(directory / "error.json"), self._environ, beats)
+        env = rank_env(self._spec, place, str(directory / "error.json"), self._environ)
         if env.omp_defaulted and not self._told_omp:
             self._told_omp = True
             self._line("OMP_NUM_THREADS is set to 1 for each rank; set it yourself to change that")
         changes: dict[str, str | None] = dict.fromkeys(env.unset)
         changes.update(self._defaults)
-        changes.update(env.set, REMUSTER_NOTICE=self._notice.place(local))
+        changes.update(env.set, REMUSTER_NOTICE=self._notice.address(local))
+        if self._beats is not None:
+            changes["REMUSTER_BEATS"] = self._beats.address(local)
         if self._timers is not None:
             changes["TORCHELASTIC_TIMER_FILE"] = str(self._timers.path)
         return RankOrder(

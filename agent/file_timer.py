@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from . import proc
+from .files import FileThread
 
 MOST = 10_000  # timers of one node
 LONGEST = 1 << 12  # bytes of a request: what a pipe takes in one piece (PIPE_BUF)
@@ -88,6 +89,19 @@ def place_pipe(asked: str, own: Path) -> Path:
     except OSError:  # nothing is there, or nobody reads it
         return Path(asked)
     return own
+
+
+async def serve(
+    asked: str, run_dir: Path, files: FileThread, guardian: Callable[[], int], line: Callable[..., object]
+) -> TimerPipe | None:
+    """Serve at the path ``asked`` for, or in the run directory; None, and a line that says why, where it cannot be."""
+    path = Path(asked)  # as given: ranks begin in this directory too
+    try:
+        path = await files.run(place_pipe, asked, run_dir / "timers")
+        return TimerPipe(path, await files.run(make_pipe, path), guardian, line)
+    except (OSError, TimeoutError) as error:
+        line("file timers are not served", path=str(path), why=str(error))
+        return None
 
 
 def make_pipe(path: Path) -> int:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from .files import FileThread
+from .ports import is_loopback
 
 VARIABLE = "GLOO_SOCKET_IFNAME"
 ANSWER_S = 3.0  # for a name server; gloo itself would wait for it in every rank
@@ -47,7 +48,7 @@ def choose(way: Way, own_name: str) -> Choice:
     there = f"{VARIABLE}={way.interface}"
     if not way.interface or way.gloo_interface == way.interface or way.gloo_address == way.address:
         return Choice()
-    if not way.gloo_address or way.gloo_address.startswith("127.") or way.gloo_address == "::1":
+    if not way.gloo_address or is_loopback(way.gloo_address):
         found = f"leads to {way.gloo_address}" if way.gloo_address else "leads to no address of it"
         return Choice(
             way.interface,

@@ -38,9 +38,12 @@ from .strays import sweep_strays
 from .worker_env import scrubbed
 
 if TYPE_CHECKING:
+    from ..rendezvous.store import Store
     from .file_timer import TimerPipe
     from .gloo_interface import Choice
     from .ledger import Ledger
+    from .loop import Agent
+    from .node_words import Exit
     from .output import Console
 
 USAGE, REFUSED, UNHEALTHY = 2, 69, 75
@@ -146,46 +149,22 @@ class _Host:
         spec, node, address = self._spec, settings.node, settings.record.address
         level = os.environ.get("LOGLEVEL", "")
         log = Notes(lambda text: self._console().say(text), run_dir, self._records, level, spec.output.events)
-        if not spec.new_run:  # nobody has used an id that was made just now
-            strays = sweep_strays(spec.run_id, node, self._seat.keeper)
-            if strays.killed:
-                log.line("killed what an earlier start had left", pids=list(strays.killed))
-            if strays.survivors:
-                return self._complain(f"processes {strays.survivors} of an earlier start do not die; reboot", UNHEALTHY)
-        if spec.master is not None and spec.place in (None, 0):
-            try:
-                await meeting_point(address, spec.master)
-            except AddressError as error:
-                return self._complain(str(error), REFUSED)
+        refused = await self._unfit(settings, log)
+        if refused is not None:
+            return refused
         # Ranks get theirs with their orders; this marks what the agent itself starts, a resume hook, for a later sweep.
         os.environ.update(REMUSTER_RUN_ID=spec.run_id, REMUSTER_NODE=node)
         if taken := scrubbed(spec, self._seat.environ):
             log.detail("taken out of the ranks' environment", names=list(taken))
         log.line("start", run_id=spec.run_id, node=node, address=address, run_dir=str(run_dir))
+        timers: TimerPipe | None = None
+        if spec.timer_file is not None:
+            from . import file_timer
 
-        def keep(record: dict[str, object]) -> None:
-            from .attempts import keep_record
-
-            keep_record(run_dir, spec.checkpoint_dir, spec.run_id, record)
-
-        timers = await self._file_timers(run_dir, log)
-        chronicle = Chronicle(met.store, settings.keys, self._records, keep, log.line)
-        spared = Spared(lambda pids: agent.crew.link.spare(pids))
-
-        def ledger() -> Ledger:
-            from . import ledger
-
-            begun_s = float(start_ticks(self._seat.keeper) or "nan") / os.sysconf("SC_CLK_TCK")
-            where = ledger.Place(
-                *(node, run_dir, met.store, settings.keys, self._records, spared.by("events"), log.line),
-                agent.give_up,
-            )
-            return ledger.Ledger(spec, where, settings.kept.run, begun_s)
-
-        aside = Aside(ledger)
-        chronicle.told = aside.record
+            page = self._seat.page
+            timers = await file_timer.serve(spec.timer_file, run_dir, self._files, lambda: page.guardian, log.line)
         place = Place(run_dir, self._files, self._console, log.line, self._gloo, timers)
-        agent = assemble(Parts(spec, self._seat, met.store, settings, log, place, chronicle, aside, spared))
+        agent, parts = self._made(settings, met.store, place, log)
         agent.crew.link.hold(*lock)
         if spec.backend is Backend.ETCD:
             from . import letter
@@ -194,6 +173,75 @@ class _Host:
         self._signals.go_to(agent)
         if met.door is not None:
             met.door.gone.add_done_callback(lambda gone: agent.give_up(gone.result()))
+        try:
+            end, survivors = await self._run(agent, parts)
+        finally:
+            if timers is not None:
+                timers.close()
+                with contextlib.suppress(OSError, TimeoutError):
+                    await self._files.run(timers.path.unlink)
+            log.write()
+        from . import last_words
+
+        if said := last_words.closing(end, agent.state, parts.chronicle.report):
+            self._console().say(said)
+        if end.code:
+            failed = parts.chronicle.failed if last_words.over(agent.state) else {}
+            await last_words.hand_up(failed, end.sentence, node, self._records, log)
+        await parts.aside.settle()
+        log.line("exit", code=end.code, why=end.sentence)
+        log.write()
+        if survivors:
+            return self._complain(f"processes {survivors} do not die from SIGKILL; reboot this node", UNHEALTHY)
+        return end.code
+
+    async def _unfit(self, settings: Settings, log: Notes) -> int | None:
+        """Clear away what an earlier start has left, and look at the port that is given; return why not to begin."""
+        spec = self._spec
+        if not spec.new_run:  # nobody has used an id that was made just now
+            strays = sweep_strays(spec.run_id, settings.node, self._seat.keeper)
+            if strays.killed:
+                log.line("killed what an earlier start had left", pids=list(strays.killed))
+            if strays.survivors:
+                return self._complain(f"processes {strays.survivors} of an earlier start do not die; reboot", UNHEALTHY)
+        if spec.master is not None and spec.place in (None, 0):
+            try:
+                await meeting_point(settings.record.address, spec.master)
+            except AddressError as error:
+                return self._complain(str(error), REFUSED)
+        return None
+
+    def _made(self, settings: Settings, store: Store, place: Place, log: Notes) -> tuple[Agent, Parts]:
+        """Make the agent, and return what it is made from."""
+        spec = self._spec
+
+        def keep(record: dict[str, object]) -> None:
+            from .attempts import keep_record
+
+            keep_record(place.run_dir, spec.checkpoint_dir, spec.run_id, record)
+
+        chronicle = Chronicle(store, settings.keys, self._records, keep, log.line)
+        spared = Spared(lambda pids: agent.crew.link.spare(pids))
+
+        def ledger() -> Ledger:
+            from . import ledger
+
+            begun_s = float(start_ticks(self._seat.keeper) or "nan") / os.sysconf("SC_CLK_TCK")
+            where = ledger.Place(
+                *(settings.node, place.run_dir, store, settings.keys, self._records, spared.by("events"), log.line),
+                agent.give_up,
+            )
+            return ledger.Ledger(spec, where, settings.kept.run, begun_s)
+
+        aside = Aside(ledger)
+        chronicle.told = aside.record
+        parts = Parts(spec, self._seat, store, settings, log, place, chronicle, aside, spared)
+        agent = assemble(parts)
+        return agent, parts
+
+    async def _run(self, agent: Agent, parts: Parts) -> tuple[Exit, tuple[int, ...]]:
+        """Run the agent to its end, let go of lease and ranks; return the end, and the ranks that would not die."""
+        spec, settings, store, log = self._spec, parts.settings, parts.store, parts.log
         attending: list[asyncio.Task[None]] = []
 
         def warmed() -> None:
@@ -201,8 +249,8 @@ class _Host:
             if spec.backend is Backend.ETCD:
                 from .wards import Wards
 
-                wards = Wards(met.store, settings.keys, log.line)
-                attending.append(asyncio.ensure_future(wards.attend(settings.record.host, address)))
+                wards = Wards(store, settings.keys, log.line)
+                attending.append(asyncio.ensure_future(wards.attend(settings.record.host, settings.record.address)))
 
         warm = asyncio.get_running_loop().call_later(WARM_S, warmed)
         try:
@@ -213,35 +261,20 @@ class _Host:
             if survivors and spec.backend is Backend.ETCD:
                 from .wards import distrust
 
-                await distrust(spec, met.store, settings, survivors, log.line)
+                await distrust(spec, store, settings, survivors, log.line)
             await agent.release(end.revoke and not survivors)
             self._seat.page.set_lease(0)
             await self._console().drain()
             await agent.crew.copied()
             await agent.crew.give_room_back()
-            await last_words.keep_last(spec, agent, chronicle, self._files, log)
+            await last_words.keep_last(spec, agent, parts.chronicle, self._files, log)
+            return end, survivors
         finally:
             warm.cancel()
             for task in attending:
                 task.cancel()
             await asyncio.gather(*attending, return_exceptions=True)
             await agent.crew.stop()
-            if timers is not None:
-                timers.close()
-                with contextlib.suppress(OSError, TimeoutError):
-                    await self._files.run(timers.path.unlink)
-            log.write()
-        if said := last_words.closing(end, agent.state, chronicle.report):
-            self._console().say(said)
-        if end.code:
-            failed = chronicle.failed if last_words.over(agent.state) else {}
-            await last_words.hand_up(failed, end.sentence, node, self._records, log)
-        await aside.settle()
-        log.line("exit", code=end.code, why=end.sentence)
-        log.write()
-        if survivors:
-            return self._complain(f"processes {survivors} do not die from SIGKILL; reboot this node", UNHEALTHY)
-        return end.code
 
     def _stray_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         """Say a shortage that some task in the background has met once, in words; the ranks run on."""
@@ -254,22 +287,6 @@ class _Host:
         elif short not in self._short:
             self._short.add(short)
             print(_voiced(short), end="", file=sys.stderr, flush=True)
-
-    async def _file_timers(self, run_dir: Path, log: Notes) -> TimerPipe | None:
-        """Serve torchelastic's file timers, where they are asked for."""
-        asked = self._spec.timer_file
-        if asked is None:
-            return None
-        from .file_timer import TimerPipe, make_pipe, place_pipe
-
-        path = Path(asked)  # as given: ranks begin in this directory too
-        try:
-            path = await self._files.run(place_pipe, asked, run_dir / "timers")
-            fd, page = await self._files.run(make_pipe, path), self._seat.page
-            return TimerPipe(path, fd, lambda: page.guardian, log.line)
-        except (OSError, TimeoutError) as error:
-            log.line("file timers are not served", path=str(path), why=str(error))
-            return None
 
     def _complain(self, sentence: str, code: int) -> int:
         self._console().say(_voiced(sentence))

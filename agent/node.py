@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from ..health import wire
 from ..rendezvous import writes
-from ..rendezvous.admission import FLAPS, count_of
 from ..rendezvous.errors import BadRecord
-from ..rendezvous.records import NO_PLACE, Cause, Phase, Round, unusable
+from ..rendezvous.records import Cause, Phase, Round, unusable
 from ..rendezvous.replacing import replace
 from ..rendezvous.writes import Kind
-from .early_leave import left_early
 from .node_enter import NO_STORE, UNKNOWN, Step, end
 from .node_state import NodeState, Ranks, Settings
 from .node_take import take
+from .node_wait import early, give_up, placeless, stalled, waiting
 from .node_words import (
     Action,
     Collect,
@@ -32,14 +31,12 @@ from .node_words import (
     ReservePort,
     Start,
     Submit,
-    Tell,
     Terminate,
     Wake,
 )
 
 SIGUSR1, SIGUSR2, SIGTERM = 10, 12, 15
 PLANNED = ("leave", "admit")  # causes of a stop that leave every rank able to save
-WAITS_S = 3.0  # a round that forms without delay says nothing
 
 
 def begin(settings: Settings, at: float) -> Step:
@@ -75,10 +72,10 @@ def _advance(s: NodeState, at: float) -> Step:
         _answer,
         _enter_round,
         _over,
-        _placeless,
-        _waiting,
-        _stalled,
-        _early,
+        placeless,
+        waiting,
+        stalled,
+        early,
     ):
         if s.exiting:
             break
@@ -156,7 +153,7 @@ def _leave(s: NodeState, at: float, out: list[Action]) -> NodeState:
         return s
     over = s.finished and s.job is not None and s.round == s.job.job.round
     unsaid = s.words or _undescribed(s) or (s.finished and not s.recorded)
-    stop = (_member(s) and not over) or Kind.STOP.value in s.pending
+    stop = (s.member and not over) or Kind.STOP.value in s.pending
     if at < s.leave_by and s.joined and (stop or unsaid):
         out.append(Wake(s.leave_by, "leaving"))
         return s  # first S(n), then this
@@ -205,7 +202,7 @@ def _campaign(s: NodeState, at: float, out: list[Action]) -> NodeState:
         return s
     leader = s.leader
     if leader is not None and not (leader.lease and leader.value.endswith(b"@%x" % leader.lease)):
-        return _give_up(s, f"{leader.key} was written by no agent: delete it and start again", out)
+        return give_up(s, f"{leader.key} was written by no agent: delete it and start again", out)
     if leader is not None:
         if leader.lease == s.inc and s.leading != leader.create_revision:
             out.append(Lead(leader.create_revision))
@@ -239,23 +236,9 @@ def _undescribed(s: NodeState) -> bool:
     return s.joined and s.ranks is Ranks.NONE and not s.told and not s.words and bool(s.facts) and not s.finished
 
 
-def _member(s: NodeState) -> bool:
-    """Tell whether this incarnation is a member of the running round in view."""
-    if s.job is None or s.job.job.phase is not Phase.RUNNING or s.roster is None:
-        return False
-    return s.roster.round == s.job.job.round and s.roster.place(s.settings.node, s.inc) is not None
-
-
-def _apart(s: NodeState) -> bool:
-    """Tell whether the running round in view is known to run without this incarnation."""
-    if s.job is None or s.job.job.phase is not Phase.RUNNING or s.roster is None:
-        return False
-    return s.roster.round == s.job.job.round and not _member(s)
-
-
 def _stop(s: NodeState, at: float, out: list[Action]) -> NodeState:
     """R(n) → S(n), as a member whose own ranks failed or who leaves; again until something newer is seen."""
-    if s.job is None or not _member(s) or not _free(s, at, Kind.STOP.value):
+    if s.job is None or not s.member or not _free(s, at, Kind.STOP.value):
         return s
     n = s.job.job.round
     if s.broken is not None and s.round == n:
@@ -275,7 +258,7 @@ def _answer(s: NodeState, at: float, out: list[Action]) -> NodeState:
         return s
     job = s.job.job
     want = {Phase.STOPPING: job.round + 1, Phase.FORMING: job.round}.get(job.phase, 0)
-    if _apart(s):
+    if s.apart:
         want = job.round  # it had not answered in time, and can join all the same
     if want <= s.ready or s.words or _undescribed(s) or "collect" in s.pending:
         return s
@@ -293,7 +276,7 @@ def _enter_round(s: NodeState, at: float, out: list[Action]) -> NodeState:
     if s.roster is None or s.roster.round != n:
         out.append(ReadRoster(n))
         return replace(s, pending=s.pending | {"roster"})
-    if not _member(s) or s.leaving:
+    if not s.member or s.leaving:
         return s
     index = s.roster.place(s.settings.node, s.inc)
     assert index is not None
@@ -332,82 +315,3 @@ def _over(s: NodeState, at: float, out: list[Action]) -> NodeState:
     assert outcome is not None
     out.append(Exit(outcome.exit_code, outcome.sentence, True))
     return replace(s, exiting=True)
-
-
-def _placeless(s: NodeState, at: float, out: list[Action]) -> NodeState:
-    """Static: end where another living node has the place asked for; a lease later it is no dead one's trace."""
-    place, roster = s.settings.record.place, s.roster
-    if place == NO_PLACE or s.job is None or not s.joined:
-        return s
-    if roster is None or not _apart(s):
-        return s
-    holder = next((m for m in roster.members if m.place == place), None)
-    if holder is None:
-        return s
-    until = s.stands_since + s.settings.held_s
-    if at < until:
-        out.append(Wake(until, f"--node-rank {place} is {holder.node}'s"))
-        return s
-    why = f"--node-rank {place} is held by {holder.node} ({holder.address}), whose agent is alive"
-    return _give_up(s, f"{why}; give this node another one, or another --master-port if it is of another job", out)
-
-
-def _waiting(s: NodeState, at: float, out: list[Action]) -> NodeState:
-    """Say once in a round what this node waits for: the leader alone knows for whom, and says it where it runs."""
-    if s.job is None or not s.joined or s.leaving or s.ranks is not Ranks.NONE or s.leader is None:
-        return s
-    job = s.job.job
-    where, until, n = (job.phase, job.round), s.stands_since, job.round
-    if job.phase is Phase.FORMING and not s.leading:
-        until += WAITS_S
-        leader = s.leader.value.rpartition(b"@")[0].decode("utf-8", "replace")[:64]
-        wanted = f"{job.min_nodes}" if job.min_nodes == job.max_nodes else f"{job.min_nodes} to {job.max_nodes}"
-        why = f"round {n} waits for nodes, {wanted} are wanted; node {leader} leads and says which are there"
-    elif _apart(s):
-        count = count_of(job.flaps, s.settings.node, s.settings.record.machine)
-        why = f"this node stands by: round {n} runs on others"
-        if count >= FLAPS:
-            why = f"{why}; it has ended {count} rounds by coming and going, and is taken in when others are too few"
-    else:
-        return s
-    if s.waits == where:
-        return s
-    if at < until:
-        out.append(Wake(until, "nodes are waited for"))
-        return s
-    out.append(Tell(why))
-    return replace(s, waits=where)
-
-
-def _stalled(s: NodeState, at: float, out: list[Action]) -> NodeState:
-    """Give up where only a leader can take the run on, and none has for longer than any leader waits."""
-    if s.job is None or not s.joined:
-        return s
-    job = s.job.job
-    if job.phase.over or (job.phase is Phase.RUNNING and job.master):
-        return s
-    until = s.stands_since + s.settings.stall_s
-    if at < until:
-        out.append(Wake(until, "the run stands"))
-        return s
-    where = {Phase.FORMING: "forming", Phase.STOPPING: "being stopped"}.get(job.phase, "without a master address")
-    why = f"round {job.round} has been {where} for {s.settings.stall_s:g} s, and no agent takes it on"
-    return _give_up(s, f"{why}: somebody else may hold {s.settings.keys.leader}; start again", out)
-
-
-def _early(s: NodeState, at: float, out: list[Action]) -> NodeState:
-    found = left_early(s)
-    if found is None:
-        return s
-    until, why = found
-    if at < until:
-        out.append(Wake(until, "some ranks have left"))
-        return s
-    out.append(Tell(why))
-    return replace(s, told_early=s.round)
-
-
-def _give_up(s: NodeState, why: str, out: list[Action]) -> NodeState:
-    s, last_words = end(s, why)
-    out += last_words
-    return s

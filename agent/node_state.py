@@ -103,3 +103,19 @@ class NodeState:
     @property
     def joined(self) -> bool:
         return self.inc != 0 and self.mod != 0
+
+    @property
+    def member(self) -> bool:
+        """Is this incarnation a member of the running round in view?"""
+        roster = self._running()
+        return roster is not None and roster.place(self.settings.node, self.inc) is not None
+
+    @property
+    def apart(self) -> bool:
+        """Is the running round in view known to run without this incarnation?"""
+        return self._running() is not None and not self.member
+
+    def _running(self) -> Roster | None:
+        if self.job is None or self.job.job.phase is not Phase.RUNNING or self.roster is None:
+            return None
+        return self.roster if self.roster.round == self.job.job.round else None

@@ -21,7 +21,7 @@ class NoticePage:
         self._fd = os.memfd_create(PAGE)
         os.ftruncate(self._fd, _RANKS + slots)
 
-    def place(self, local_rank: int) -> str:
+    def address(self, local_rank: int) -> str:
         """Return what a rank is told: the path, and the index of its own byte."""
         return f"/proc/{os.getpid()}/fd/{self._fd}:{_RANKS + local_rank}"
 

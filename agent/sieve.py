@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-HELD_MAX = 64 * 1024  # of one line of one rank
+from .splice import HELD_MAX
 
 
 @dataclass(slots=True)

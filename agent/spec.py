@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..rendezvous.admission import Admit
 from ..rendezvous.membership import Order
-from ..rendezvous.records import StoreLoss
+from ..rendezvous.records import ROLE, StoreLoss
 
 if TYPE_CHECKING:
     from ..rendezvous.budget import Bound
@@ -103,7 +103,7 @@ class JobSpec:
     no_python: bool = False
     python: str = sys.executable  # the ranks' interpreter; PYTHON_EXEC overrides it, as in torchrun
     runner: str | None = None  # a program of ours that runs the script in the ranks' interpreter (--run-path)
-    role: str = "default"
+    role: str = ROLE
     virtual_local_rank: bool = False
     scrub_env: bool = False  # take other launchers' variables out of the ranks' environment
     cpus: tuple[tuple[int, ...], ...] = ()  # which CPUs each local rank is bound to; empty: not bound

@@ -65,13 +65,8 @@ def scrubbed(spec: JobSpec, inherited: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(sorted(name for name in inherited if re.match(_OF_OTHERS, name))) if spec.scrub_env else ()
 
 
-def rank_env(
-    spec: JobSpec, place: RankPlace, error_file: str, inherited: Mapping[str, str], beats: str = ""
-) -> RankEnv:
-    """Return what to set and what to take away; ``inherited`` is the environment that the guardian starts from.
-
-    ``beats`` is where the rank says its steps.
-    """
+def rank_env(spec: JobSpec, place: RankPlace, error_file: str, inherited: Mapping[str, str]) -> RankEnv:
+    """Return what to set and what to take away; ``inherited`` is the environment that the guardian starts from."""
     job, roster = place.job, place.roster
     me = roster.members[place.group_rank]
     master_addr, _, master_port = job.master.rpartition(":")
@@ -104,8 +99,6 @@ def rank_env(
         "REMUSTER_NODE": me.node,
         "REMUSTER_TOKEN": f"{spec.run_id}/{job.round}/{me.inc:x}",
     }
-    if beats:
-        env["REMUSTER_BEATS"] = beats
     if spec.checkpoint_dir is not None:
         env["REMUSTER_CHECKPOINT_DIR"] = str(spec.checkpoint_dir)
     if job.resume is not None and job.resume.path:

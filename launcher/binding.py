@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
+from ..agent.rank_ranges import listed
+
 
 class Mode(str, Enum):
     """How near a rank's CPUs are, in torchrun's words."""
@@ -87,15 +89,8 @@ def words(sets: Sequence[tuple[int, ...]]) -> str:
     """Return who is bound to what, for a line: '0-3 to CPUs 0-15, 4-7 to CPUs 16-31'."""
     begins = [i for i in range(len(sets)) if i == 0 or sets[i] != sets[i - 1]]
     ends = [*begins[1:], len(sets)]
-    parts = (f"{ranges(tuple(range(b, e)))} to CPUs {ranges(sets[b])}" for b, e in zip(begins, ends, strict=True))
+    parts = (f"{listed(range(b, e))} to CPUs {listed(sets[b])}" for b, e in zip(begins, ends, strict=True))
     return "; ".join(parts)
-
-
-def ranges(numbers: tuple[int, ...]) -> str:
-    """Return sorted numbers as the kernel writes a list of CPUs: 0-3,8."""
-    begins = [n for n in numbers if n - 1 not in numbers]
-    ends = [n for n in numbers if n + 1 not in numbers]
-    return ",".join(str(b) if b == e else f"{b}-{e}" for b, e in zip(begins, ends, strict=True))
 
 
 def parsed(text: str) -> list[int]:

@@ -55,7 +55,7 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
     module, no_python, run_path = starting.how(given, notes)
     files.script(split.script, module, no_python)
     python = starting.interpreter(given, env, no_python)
-    plain_exit = _exit_code(given)
+    plain_exit = _plain_exit(given)
     where = meeting.choose(meeting.Asked(given, conf, env, least, most, notes))
     access = store_access(where.access, given.origin("rdzv-conf"), conf.values.get("protocol"))
     prefix = where.access.get("prefix", Setting("/remuster/", ""))
@@ -142,7 +142,7 @@ def _check_idle(given: Given) -> None:
         )
 
 
-def _exit_code(given: Given) -> bool:
+def _plain_exit(given: Given) -> bool:
     text = _text(given, "exit-code", EXIT_CODES[0])
     if text not in EXIT_CODES:
         raise UsageError(f"{given.origin('exit-code')} is {text!r}; give {' or '.join(EXIT_CODES)}")

@@ -76,14 +76,14 @@ def seconds(name: str, text: str) -> float:
     return number
 
 
-class Signals(NamedTuple):
+class StopSignals(NamedTuple):
     """What --signals-to-handle adds to the signals that always stop a job, and the names that mean nothing here."""
 
     numbers: tuple[int, ...]
     ignored: tuple[str, ...] = ()
 
 
-def stop_signals(name: str, text: str) -> Signals:
+def stop_signals(name: str, text: str) -> StopSignals:
     """Return the signals of a list; names that are not known are passed over, as torchrun does."""
     numbers: list[int] = []
     ignored: list[str] = []
@@ -95,7 +95,7 @@ def stop_signals(name: str, text: str) -> Signals:
             numbers.append(_WARNINGS[word])
         elif word and word not in _ALWAYS:
             ignored.append(repr(word))
-    return Signals(tuple(dict.fromkeys(numbers)), tuple(dict.fromkeys(ignored)))
+    return StopSignals(tuple(dict.fromkeys(numbers)), tuple(dict.fromkeys(ignored)))
 
 
 def notice_signal(name: str, text: str) -> int:

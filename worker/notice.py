@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import mmap
 
 PAGE = "remuster-notice"  # what the launcher's page is called
-_PLACE = "REMUSTER_NOTICE"  # where it is, and the index of this rank's byte on it
+_ADDRESS = "REMUSTER_NOTICE"  # the launcher's page, and the index of this rank's byte on it
 
 
 def stop_requested() -> bool:
@@ -31,7 +31,7 @@ def _page() -> mmap.mmap | bytes:
 
     The variable may have come to where its path is another process's file, and that is not to be written to.
     """
-    path, _, place = os.environ.get(_PLACE, "").rpartition(":")
+    path, _, place = os.environ.get(_ADDRESS, "").rpartition(":")
     if not path:
         return b"\0"
     import mmap

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuster.agent.sieve import HELD_MAX, Sieve
+from remuster.agent.sieve import Sieve
+from remuster.agent.splice import HELD_MAX
 
 
 def sieved(needles: tuple[bytes, ...], *pieces: bytes) -> bytes:

@@ -6,12 +6,13 @@ import signal
 import socket
 from collections.abc import Mapping
 
-import psutil
 from bad_input.scene import CONF, HERE, Arrange, Row, Scene, steady, undisturbed
 from bad_input.stores import PASSWORD, Listener
 from command.cluster import STEADY, Node, Place
 from command.processes import until
 from etcd_server import free_ports
+
+from remuster.agent.interfaces import interface_addresses
 
 USAGE, REFUSED, UNHEALTHY = 2, 69, 75
 FIRST = 3  # the other node's address ends with this
@@ -22,13 +23,7 @@ GUEST = f"{C10D},is_host=false --rdzv-endpoint 127.0.0.1:{{port}}"  # says that 
 STATIC = "--nnodes 2 --rdzv-id {run} --rdzv-conf {conf}"
 
 
-def _outer_address() -> str:
-    """Return an address of this machine that is no loopback, if it has one."""
-    entries = (entry for entries in psutil.net_if_addrs().values() for entry in entries)
-    return next((e.address for e in entries if e.family == socket.AF_INET and not e.address.startswith("127.")), "")
-
-
-OUTER = _outer_address()
+OUTER = next((address for address in sorted(interface_addresses()) if ":" not in address), "")  # no loopback
 
 
 def _outer(scene: Scene) -> Mapping[str, object]:

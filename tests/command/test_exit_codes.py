@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from pathlib import Path
 
@@ -14,6 +13,7 @@ pytestmark = pytest.mark.process
 
 ENDS = {
     "exit-42": ("sys.exit(42)", 42),
+    "as-usage": ("sys.exit(2)", 2),
     "raises": ("raise KeyError('lr')", 1),
     "segfault": ("os.kill(os.getpid(), signal.SIGSEGV)", 139),
     "kill": ("os.kill(os.getpid(), signal.SIGKILL)", 137),
@@ -81,17 +81,6 @@ def test_a_signal_before_ranks_start(place: Place, when: str) -> None:
     code = node.exit_code()
     assert (128 - code if code < 0 else code) == 143, node.say()
     assert place.left_files() == []
-
-
-def test_a_rank_that_ignores_term_is_waited_for(place: Place) -> None:
-    """The grace is 30 s, too long for a test: so somebody else kills the rank."""
-    text = "import os, signal, time\nsignal.signal(15, signal.SIG_IGN)\nopen('up', 'w').close()\ntime.sleep(60)\n"
-    node = place.command(place.script("t.py", text))
-    until((place.folder / "up").exists, "the rank stands", show=place.say)
-    node.process.send_signal(signal.SIGTERM)
-    until(lambda: node.events("stopping"), "the round is being stopped", show=place.say)
-    os.kill(node.ranks()[0], signal.SIGKILL)
-    assert node.exit_code() == 143, node.say()
 
 
 def test_usage_is_2_and_makes_nothing(place: Place) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command.cluster import STEADY, Node, Place
+from command.cluster import STEADY, Place
 
 pytestmark = pytest.mark.process
 
@@ -81,43 +81,26 @@ def test_b10_the_launcher_of_another_environment(place: Place) -> None:
 
 
 # --- B24 --------------------------------------------------------------------------------------------------------------
-ENDS = {
-    "a code of its own": ("sys.exit(42)", 42),
-    "killed": ("os.kill(os.getpid(), signal.SIGKILL)", 137),
-    "a segmentation fault": ("os.kill(os.getpid(), signal.SIGSEGV)", 139),
-    "a code that means wrong usage": ("sys.exit(2)", 2),
-}
+ONE = "--exit-code=torchrun"
 
 
-def both(place: Place, *line: str | Path) -> list[Node]:
-    """Start a command line as it is, and with torchrun's exit codes."""
-    return [place.command(*how, *line) for how in ((), ("--exit-code=torchrun",))]
-
-
-@pytest.mark.parametrize("end", ENDS)
-def test_b24_the_exit_code_says_how_it_ended_or_1(place: Place, end: str) -> None:
-    """Red when the command returns 1 for every failure, and when --exit-code is not heeded (``cli.run``)."""
-    how, code = ENDS[end]
+@pytest.mark.parametrize("how", ["sys.exit(42)", "os.kill(os.getpid(), signal.SIGKILL)"])
+def test_b24_the_exit_code_is_1_when_a_rank_fails_and_that_is_asked_for(place: Place, how: str) -> None:
+    """Red when --exit-code is not heeded (``cli.run``). Without it: test_exit_codes.py and test_failures.py."""
     script = place.script("t.py", f"import os, signal, sys\nif os.environ['RANK'] == '1': {how}\n")
-    nodes = both(place, "--nproc-per-node", "2", script)
-    assert [node.exit_code() for node in nodes] == [code, 1], place.say()
+    node = place.command(ONE, "--nproc-per-node", "2", script)
+    assert node.exit_code() == 1, node.say()
 
 
-def test_b24_a_signal_to_the_command_and_nodes_that_cannot_meet(place: Place) -> None:
+def test_b24_nor_do_a_signal_to_the_command_and_nodes_that_cannot_meet_say_more(place: Place) -> None:
     """Red as above."""
-    nodes = []
-    for how in ((), ("--exit-code=torchrun",)):
-        desk = place.folder / f"desk{len(how)}"
-        desk.mkdir()
-        nodes.append(place.command(*how, STEADY, desk))
-        place.desk = desk
-        place.wait_round(1, 1)
-    for node in nodes:
-        node.process.send_signal(signal.SIGTERM)
-    assert [node.exit_code() for node in nodes] == [143, 1], place.say()
+    node = place.command(ONE, STEADY, place.desk)
+    place.wait_round(1, 1)
+    node.process.send_signal(signal.SIGTERM)
+    assert node.exit_code() == 1, node.say()
     nobody = "--nnodes 2 --rdzv-backend etcd --rdzv-endpoint 127.0.0.1:1 --rdzv-id x --rdzv-conf connect_timeout=0.2"
-    nodes = both(place, *nobody.split(), place.script("t.py", ""))
-    assert [node.exit_code() for node in nodes] == [69, 1], place.say()
+    node = place.command(ONE, *nobody.split(), place.script("t.py", ""))
+    assert node.exit_code() == 1, node.say()
 
 
 # --- B55 --------------------------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ def talk(place: Place, *more: str) -> None:
 
 @pytest.mark.parametrize("writer", ["rank", "agent"])
 def test_b12_the_last_byte_is_everywhere_before_the_report(place: Place, writer: str) -> None:
-    """Red when the console is not drained before the report (``_on_node``), or the copies are not (``copied``)."""
+    """Red when the console is not drained before the report (``_run``), or the copies are not (``copied``)."""
     talk(place, "--log-writer", writer)
 
 

@@ -55,7 +55,7 @@ stand()
 
 @pytest.mark.parametrize(("grace", "saved"), [("20", True), ("0.3", False)])
 def test_b16_a_rank_has_the_grace_to_save(place: Place, grace: str, saved: bool) -> None:
-    """Red when the grace is the default whatever the flag says (``_settings`` in main.py)."""
+    """Red when the grace is the default whatever the flag says (``settings_of`` in assembly.py)."""
     node = place.command("--shutdown-timeout", grace, place.script("t.py", SAVES), place.desk)
     wait_for(place, "up-0")
     asked = boottime()

@@ -75,11 +75,8 @@ def record_row() -> Callable[[Row], None]:
     """Keep a row for the table, at once: a later drill may break the run off."""
 
     def record(row: Row) -> None:
-        took = (
-            ""
-            if row.first_s is None
-            else f"{row.first_s * 1000:.0f} ms, first step {'none' if row.step_s is None else f'{row.step_s:.1f} s'}"
-        )
+        step = "none" if row.step_s is None else f"{row.step_s:.1f} s"
+        took = "" if row.first_s is None else f"{row.first_s * 1000:.0f} ms, first step {step}"
         _TOOK.append((row.title, took, " ".join(filter(None, (row.verdict, row.node, row.charged)))))
         if PAGE is not None:
             keep_rows(Path(PAGE), [row])

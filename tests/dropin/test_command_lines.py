@@ -74,13 +74,6 @@ def test_a_script_by_run_path_and_the_error_file_it_leaves(stage: Stage) -> None
     assert errors[1]["extraInfo"]["py_callstack"].rstrip().endswith("\nValueError: boom")
 
 
-def test_the_exit_code_of_a_failure_is_torchruns_when_asked(stage: Stage) -> None:
-    row = Row("a rank fails", "torchrun --nproc_per_node=2 train.py", env={"PET_EXIT_CODE": "torchrun"})
-    program = stage.prepare("remuster", row)
-    program.script("train.py", "import os, sys\nsys.exit(7 if os.environ['RANK'] == '1' else 0)\n")
-    assert program.run() == [1], program.log()
-
-
 def test_there_are_enough_rows_of_each_kind() -> None:
     assert len({row.line for row in ROWS}) >= 20
     assert all(len(kind) >= 2 and any(row.meets for row in kind) for kind in (ONE_NODE, C10D, STATIC, ETCD))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,7 @@ SCRIPTS = Path(__file__).with_name("scripts")
 PYTHON = ROOT / ".venv-frameworks" / "bin" / "python"
 PACKAGES = ("accelerate", "lightning", "transformers", "torch")
 STEPS, WORLD = 8, 2
-PATIENCE_S = (
-    240.0  # two ranks at a time import torch and a framework: ten seconds, and many times that on a busy machine
-)
+PATIENCE_S = 240.0  # two ranks import torch and a framework: ten seconds, and many times that on a busy machine
 
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(600)]
 
@@ -36,14 +34,6 @@ def _packages() -> None:
     done = subprocess.run([PYTHON, "-c", look], capture_output=True, text=True, timeout=60, check=True)
     if done.stdout.strip():
         pytest.skip(f"{PYTHON.relative_to(ROOT)} lacks {done.stdout.strip()}{how}")
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    """Where the commands are started."""
-    made = Place(tmp_path / "place")
-    yield made
-    made.close()
 
 
 def start(place: Place, script: str, out: Path, *more: str | Path, flags: tuple[str | Path, ...] = ()) -> Node:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from command.cluster import Place
@@ -41,14 +39,6 @@ def main():
 
 main()
 """
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    """Where the commands are started."""
-    made = Place(tmp_path / "place")
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuster.launcher.binding import CannotBindError, Cpu, Mode, bind, parsed, ranges, spread, words
+from remuster.agent.rank_ranges import listed
+from remuster.launcher.binding import CannotBindError, Cpu, Mode, bind, parsed, spread, words
 
 
 def machine(sockets: int, nodes: int, cores: int, per_cache: int = 4) -> dict[int, Cpu]:
@@ -23,7 +24,7 @@ BIG = machine(2, 2, 8)  # 4 nodes of 8 cores; node 1 has CPUs 8-15 and 40-47
 
 def of(mode: Mode, nodes: list[int], allowed: str = "0-63") -> list[str]:
     cpus = {n: BIG[n] for n in parsed(allowed)}
-    return [ranges(one) for one in bind(mode, cpus, nodes)]
+    return [listed(one) for one in bind(mode, cpus, nodes)]
 
 
 @pytest.mark.parametrize(
@@ -91,5 +92,5 @@ def test_lists_of_cpus_as_the_kernel_writes_them() -> None:
     assert parsed("\n") == []
     with pytest.raises(ValueError, match="x"):
         parsed("x")
-    assert ranges((0, 1, 2, 5)) == "0-2,5"
+    assert listed((0, 1, 2, 5)) == "0-2,5"
     assert words([(0, 1), (0, 1), (2, 3), (0, 1)]) == "0-1 to CPUs 0-1; 2 to CPUs 2-3; 3 to CPUs 0-1"

@@ -39,7 +39,7 @@ def test_outside_remuster_nobody_asks() -> None:
 def test_a_page_that_cannot_be_read_asks_for_nothing(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     page = NoticePage(2)
     page.ask()
-    monkeypatch.setenv("REMUSTER_NOTICE", place.format(page=page.place(0).rpartition(":")[0]))
+    monkeypatch.setenv("REMUSTER_NOTICE", place.format(page=page.address(0).rpartition(":")[0]))
     assert remuster.stop_requested() is False
 
 
@@ -60,7 +60,7 @@ def test_a_rank_sees_it_and_the_agent_sees_that_it_looks() -> None:
     ranks = [
         subprocess.Popen(
             [sys.executable, "-c", RANK],
-            env={**os.environ, "REMUSTER_NOTICE": page.place(i)},
+            env={**os.environ, "REMUSTER_NOTICE": page.address(i)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -81,19 +81,19 @@ def test_a_rank_sees_it_and_the_agent_sees_that_it_looks() -> None:
 
 def test_what_a_rank_does_to_the_page_hurts_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     page = NoticePage(2)
-    path = page.place(0).rpartition(":")[0]
+    path = page.address(0).rpartition(":")[0]
     os.truncate(path, 0)
     assert page.looking() == ()
     page.ask()
     page.clear()
-    monkeypatch.setenv("REMUSTER_NOTICE", page.place(1))
+    monkeypatch.setenv("REMUSTER_NOTICE", page.address(1))
     assert remuster.stop_requested() is False
     assert page.looking() == (1,)
 
 
 def test_it_costs_no_system_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """A million steps ask within seconds; one call of the kernel each would be seen in the time that it took there."""
-    monkeypatch.setenv("REMUSTER_NOTICE", NoticePage(1).place(0))
+    monkeypatch.setenv("REMUSTER_NOTICE", NoticePage(1).address(0))
     assert remuster.stop_requested() is False
     asked = remuster.stop_requested
     before = time.process_time(), os.times().system
