@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ..health.evidence import Pace
 from ..worker.beat import COUNT, FIRST, LAST, SLOT_BYTES, STEP, page_name
+from .linux import sealed_memory
 
 
 class Beat(NamedTuple):
@@ -26,12 +27,7 @@ class Beats:
     """A page with a slot for each rank. OSError when there is no memory or no descriptor for it."""
 
     def __init__(self, round: int, slots: int) -> None:
-        self._fd = os.memfd_create(page_name(str(round)))
-        try:
-            os.ftruncate(self._fd, slots * SLOT_BYTES)
-        except BaseException:
-            os.close(self._fd)
-            raise
+        self._fd = sealed_memory(page_name(str(round)), slots * SLOT_BYTES)
         self._slots = slots
 
     def address(self, local_rank: int) -> str:

@@ -35,6 +35,7 @@ from .wards import Suspect, Wards
 
 NEWEST_S = 3.0  # for a look at the newest committed step while ranks are still being stopped
 RECORD_BYTES = 512 << 10  # of a record: etcd takes no request above 1.5 MiB
+LEFT = "this node was asked to leave"
 NOT_JUDGED = "this node left before it saw the round judged; the other nodes' records say what followed"
 REPORT_CHARS = 16 << 10  # of the report in a record
 SMALL_BYTES = 8 << 10  # of evidence: judged in a few milliseconds, so that the loop need not wait for a thread
@@ -104,7 +105,7 @@ class Bench:
         mine = ((state.settings.node, Report(wire.encode(state.facts), 0)),)
         ask = Conclude(state.round, job.job, roster, mine, (), True, False, (), Stamps(), "this node leaves")
         made = weigh(ask, Allowance(0, self.spec.retry_budget), -1, int(time.time()))
-        made = replace(made, retry=False, reason=NOT_JUDGED)
+        made = replace(made, retry=False, reason=LEFT if job.job.max_nodes == 1 else NOT_JUDGED)
         return self._record(ask, made, AttemptState.FAILED, Found())
 
     def _allowance(self) -> Allowance:

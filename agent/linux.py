@@ -119,3 +119,20 @@ class BootTimer:
             os.read(self.fd, 8)
         except BlockingIOError:
             return
+
+
+def sealed_memory(name: str, size: int) -> int:
+    """Return the descriptor of ``size`` bytes of shared memory that nobody can cut short, whoever opens it in /proc.
+
+    Whoever has mapped a file that is cut short dies of SIGBUS.
+    """
+    import fcntl  # not for the guardian
+
+    fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.ftruncate(fd, size)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd

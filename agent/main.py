@@ -24,7 +24,7 @@ from .earlier import earlier
 from .files import FileThread
 from .identity import this_machine
 from .meeting import Met, meet
-from .node_lock import NodeLockError
+from .node_lock import NodeLock, NodeLockError
 from .node_name import Address, own_address, take_name
 from .node_state import Settings
 from .notes import Notes
@@ -191,6 +191,9 @@ class _Host:
         await parts.aside.settle()
         log.line("exit", code=end.code, why=end.sentence)
         log.write()
+        if not survivors:
+            with contextlib.suppress(OSError, NodeLockError):  # it lies in a folder of small files
+                NodeLock(spec.run_id, node).remove(lock[1])
         if survivors:
             return self._complain(f"processes {survivors} do not die from SIGKILL; reboot this node", UNHEALTHY)
         return end.code

@@ -160,8 +160,16 @@ def _leave(s: NodeState, at: float, out: list[Action]) -> NodeState:
     alone = s.job is not None and s.job.job.max_nodes == 1  # nobody goes on with it
     code = 128 + s.leaving.signal if s.leaving.signal else UNKNOWN if alone else 0
     code = UNKNOWN if _noticed(s) else code  # worth a requeue: the scheduler had said that it would stop the job
-    out.append(Exit(code, "this node was asked to leave", True))
+    out.append(Exit(code, f"this node was asked to leave{_by(s.leaving.signal)}", True))
     return replace(s, exiting=True)
+
+
+def _by(signal: int) -> str:
+    if not signal:
+        return ""
+    from ..health.exits import signal_name  # no start needs it
+
+    return f", by {signal_name(-signal)}"
 
 
 def _unheard(s: NodeState, at: float, out: list[Action]) -> NodeState:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from ..worker.notice import PAGE
+from .linux import sealed_memory
 
 _ASKED, _RANKS = 0, 1  # index of the common byte; of local rank 0's
 
@@ -18,8 +19,7 @@ class NoticePage:
 
     def __init__(self, slots: int) -> None:
         self._slots = slots
-        self._fd = os.memfd_create(PAGE)
-        os.ftruncate(self._fd, _RANKS + slots)
+        self._fd = sealed_memory(PAGE, _RANKS + slots)
 
     def address(self, local_rank: int) -> str:
         """Return what a rank is told: the path, and the index of its own byte."""

@@ -205,7 +205,7 @@ def _stop_signals(given: Given, notes: list[str]) -> tuple[int, ...]:
     origin = given.origin("signals-to-handle")
     found = values.stop_signals(origin, given.text("signals-to-handle") or "")
     if found.ignored:
-        notes.append(f"{origin}: {', '.join(found.ignored)} cannot stop a job here and are ignored")
+        notes.append(f"{origin}: ignored, as no signal that can stop a job here: {', '.join(found.ignored)}")
     return found.numbers
 
 
@@ -248,7 +248,7 @@ def _hook(given: Given) -> str | None:
 def _conf(given: Given, notes: list[str]) -> values.Conf:
     conf = values.conf(given.origin("rdzv-conf"), given.text("rdzv-conf") or "")
     if conf.ignored:
-        notes.append(f"{given.origin('rdzv-conf')}: {', '.join(conf.ignored)} mean nothing here and are ignored")
+        notes.append(f"{given.origin('rdzv-conf')}: ignored, as without meaning here: {', '.join(conf.ignored)}")
     return conf
 
 

@@ -43,7 +43,11 @@ def run(argv: Sequence[str], environ: Mapping[str, str], start: Callable[[JobSpe
         for note in built.notes:
             print(f"remuster: {note}", file=sys.stderr)
     code = start(built.spec)
-    return min(code, 1) if built.plain_exit else code
+    if built.plain_exit and code > 1:
+        with contextlib.suppress(OSError):
+            print(f"remuster: exit code 1 in place of {code}, as --exit-code=torchrun asks", file=sys.stderr)
+        return 1
+    return code
 
 
 def _line(options: Sequence[str]) -> dict[str, str | bool]:

@@ -88,20 +88,26 @@ def stop_signals(name: str, text: str) -> StopSignals:
     numbers: list[int] = []
     ignored: list[str] = []
     for part in text.split(","):
-        word = part.strip()
+        word = _signal(part)
         if word in ("SIGKILL", "SIGSTOP"):
             raise UsageError(f"{name} holds {word}, which no program can handle; take it out")
         if word in _WARNINGS:
             numbers.append(_WARNINGS[word])
-        elif word and word not in _ALWAYS:
-            ignored.append(repr(word))
+        elif part.strip() and word not in _ALWAYS:
+            ignored.append(part.strip())
     return StopSignals(tuple(dict.fromkeys(numbers)), tuple(dict.fromkeys(ignored)))
+
+
+def _signal(text: str) -> str:
+    """Return a signal's full name, of one that may be written without SIG and in small letters."""
+    word = text.strip().upper()
+    return word if word.startswith("SIG") else f"SIG{word}"
 
 
 def notice_signal(name: str, text: str) -> int:
     """Return the number of a signal that may announce a job's end, with or without SIG."""
-    word = text.strip().upper()
-    number = _WARNINGS.get(word if word.startswith("SIG") else f"SIG{word}")
+    word = _signal(text)
+    number = _WARNINGS.get(word)
     if number is None:
         why = ", and that stops the job" if word in _ALWAYS else ""
         raise UsageError(f"{name} is {text!r}{why}; give {', '.join(_WARNINGS)}")

@@ -215,7 +215,7 @@ def close(keys: Keys, own: Own, token: int, seen: Seen, new: Job, roster: Roster
         Delete(*keys.older("rounds", n)),
         *_sweep(keys, n),
     )
-    why = f"round {n} runs on {len(roster.members)} nodes, {roster.world_size} ranks"
+    why = f"round {n} runs: nodes {len(roster.members)}, ranks {roster.world_size}"
     return _by_leader(keys, own, token, seen, new, extra, Kind.CLOSE, why)
 
 

@@ -96,14 +96,15 @@ def test_leaves_after_the_round_is_stopped_and_its_ranks_are_dead() -> None:
     assert said(out) == ["collect"]
     state, out = run(state, words.Collected(115.2, Round(3), b"words"), ok(115.3, Kind.EVIDENCE, 3))
     assert said(out) == ["evidence(3)", "exit"]
-    assert out[-1] == words.Exit(143, "this node was asked to leave", True)
+    assert out[-1] == words.Exit(143, "this node was asked to leave, by SIGTERM", True)
 
 
 @pytest.mark.parametrize(("most", "signum", "code"), [(2, 0, 0), (1, 0, 75), (1, 15, 143), (2, 15, 143)])
 def test_who_runs_nothing_leaves_at_once(most: int, signum: int, code: int) -> None:
     """A job of one node has ended then, and is not done."""
     _, out = run(joined(replace(FORMING, max_nodes=most)), words.LeaveAsked(1.0, signum))
-    assert out == [words.Exit(code, "this node was asked to leave", True)]
+    how = ", by SIGTERM" if signum else ""
+    assert out == [words.Exit(code, f"this node was asked to leave{how}", True)]
 
 
 def test_a_process_that_cannot_be_killed_ends_the_agent_and_keeps_the_lease() -> None:

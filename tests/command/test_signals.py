@@ -131,7 +131,7 @@ def test_signals_to_handle_adds_one_that_stops_the_job_and_ranks_get_it(place: P
     node.process.send_signal(signal.SIGUSR2)
     assert node.exit_code() == 128 + signal.SIGUSR2, node.say()
     assert (place.desk / "heard12-0").exists()
-    assert "--signals-to-handle: 'SIGWAT' cannot stop a job here" in node.err
+    assert "--signals-to-handle: ignored, as no signal that can stop a job here: SIGWAT" in node.err
 
 
 LOADS = f"""{PRELUDE}

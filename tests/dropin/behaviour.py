@@ -109,6 +109,13 @@ COMMAND_LINE = (
         "it names both numbers",
         f"{_LINES}::fewer-devices-than-ranks",
     ),
+    Behaviour(
+        "`--run-path`",
+        "stdin is empty, and `sys.path` begins with torchrun's own folder",
+        "stdin is the command's for a single rank, and `sys.path` begins with the script's folder",
+        "as python does it",
+        "tests/dropin/test_command_lines.py::test_a_script_by_run_path_and_the_error_file_it_leaves",
+    ),
 )
 
 OUTPUT = (
@@ -121,8 +128,8 @@ OUTPUT = (
     ),
     Behaviour(
         "no `--log-dir`",
-        "a new directory `/tmp/torchelastic_…` for each run, never removed",
-        "below `/tmp/remuster-<uid>`, of mode 0700",
+        "a new directory `/tmp/torchelastic_…` for each run",
+        "a new one below `/tmp/remuster-<uid>`, of mode 0700; neither is removed",
         "nobody else on the machine may read what a rank writes, or get there first",
         "tests/agent/test_attempts.py::test_the_default_is_this_users_own",
     ),
@@ -174,6 +181,20 @@ OUTPUT = (
         "written on all nodes; without one, the verdict's sentence",
         "whoever started the command learns the cause in any case",
         "tests/command/test_failures.py::test_the_root_ranks_error_is_in_the_file_of_every_nodes_parent",
+    ),
+    Behaviour(
+        "progress bars (`\\r`) of tee'd ranks",
+        "each drawing is a line of its own",
+        "stays a drawing; of several ranks the newest, ten times a second at most",
+        "a bar of an hour is not a million lines",
+        "tests/agent/test_splice.py::test_a_bar_is_painted_now_and_then_and_at_its_end",
+    ),
+    Behaviour(
+        "a full disk under `--log-dir`",
+        "the rank that prints ends",
+        "ranks go on; their logs lose their middle, with a line in its place",
+        "a log is worth less than the job",
+        "tests/command/test_full_disk.py::test_ranks_write_more_than_a_disk_holds",
     ),
 )
 

@@ -1,5 +1,6 @@
 """The node's lock, and the strays that a next start finds."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -51,6 +52,36 @@ async def test_the_lock_is_had_once_and_again_when_it_is_closed(lock):
     os.close(fd)
     os.close(await lock.acquire())
     assert [p.stat().st_mode & 0o777 for p in lock_folder(lock.base).iterdir()] == [0o600] * 2
+
+
+async def test_it_is_removed_by_who_holds_it_and_whoever_waited_makes_another(lock):
+    """Red when ``acquire`` does not look whether what it has locked is still there: two would have the lock."""
+    fd = await lock.acquire()
+    waiting = asyncio.create_task(lock.acquire())
+    while not (before := fd_links(lock)) or len(before) < 2:  # ours, and that of who waits
+        await asyncio.sleep(0.005)
+    lock.remove(fd)
+    assert [*lock_folder(lock.base).iterdir()] == []
+    os.close(fd)
+    second = await waiting
+    assert [path.name for path in lock_folder(lock.base).iterdir()] == [f"{lock.tag}.lock"]
+    with pytest.raises(NodeBusy):
+        await lock.acquire()
+    lock.remove(second)
+    os.close(second)
+
+
+def fd_links(lock):
+    """Return our descriptors of the lock's file."""
+    path = str(lock_folder(lock.base) / f"{lock.tag}.lock")
+    return [name for name in os.listdir("/proc/self/fd") if _link(name).startswith(path)]
+
+
+def _link(name):
+    try:
+        return os.readlink(f"/proc/self/fd/{name}")
+    except OSError:
+        return ""
 
 
 async def test_it_is_waited_for_while_an_old_guardian_finishes(old_guardian, lock):
