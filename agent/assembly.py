@@ -61,13 +61,13 @@ def assemble(parts: Parts) -> Agent:
         from .counsel import Bench
 
         barring = None if wards is None else wards()
-        bench = Bench(spec, place.files, log.line, barring, settings.node, agent.crew.pace, place.run_dir)
+        bench = Bench(spec, place.shown.files, log.line, barring, settings.node, agent.crew.pace, place.shown.run_dir)
         return await bench.judge(ask)
 
     async def newest() -> int | None:
         from .counsel import Bench
 
-        return await Bench(spec, place.files, log.line).newest()
+        return await Bench(spec, place.shown.files, log.line).newest()
 
     async def choose(ask: SelectResume) -> Resumed:
         resumed = await entrance.choose(ask)

@@ -28,6 +28,7 @@ from .node_lock import NodeLock, NodeLockError
 from .node_name import Address, own_address, take_name
 from .node_state import Settings
 from .notes import Notes
+from .outputs import Shown
 from .ports import AddressError, is_loopback, meeting_point
 from .proc import start_ticks
 from .run_dir import NoRoomForLogs, RunDirectoryError, run_directory
@@ -163,7 +164,7 @@ class _Host:
 
             page = self._seat.page
             timers = await file_timer.serve(spec.timer_file, run_dir, self._files, lambda: page.guardian, log.line)
-        place = Place(run_dir, self._files, self._console, log.line, self._gloo, timers)
+        place = Place(Shown(run_dir, self._files, self._console, log.line), self._gloo, timers)
         agent, parts = self._made(settings, met.store, place, log)
         agent.crew.link.hold(*lock)
         if spec.backend is Backend.ETCD:
@@ -221,7 +222,7 @@ class _Host:
         def keep(record: dict[str, object]) -> None:
             from .attempts import keep_record
 
-            keep_record(place.run_dir, spec.checkpoint_dir, spec.run_id, record)
+            keep_record(place.shown.run_dir, spec.checkpoint_dir, spec.run_id, record)
 
         chronicle = Chronicle(store, settings.keys, self._records, keep, log.line)
         spared = Spared(lambda pids: agent.crew.link.spare(pids))
@@ -231,7 +232,15 @@ class _Host:
 
             begun_s = float(start_ticks(self._seat.keeper) or "nan") / os.sysconf("SC_CLK_TCK")
             where = ledger.Place(
-                *(settings.node, place.run_dir, store, settings.keys, self._records, spared.by("events"), log.line),
+                *(
+                    settings.node,
+                    place.shown.run_dir,
+                    store,
+                    settings.keys,
+                    self._records,
+                    spared.by("events"),
+                    log.line,
+                ),
                 agent.give_up,
             )
             return ledger.Ledger(spec, where, settings.kept.run, begun_s)
@@ -269,7 +278,6 @@ class _Host:
             self._seat.page.set_lease(0)
             await self._console().drain()
             await agent.crew.copied()
-            await agent.crew.give_room_back()
             await last_words.keep_last(spec, agent, parts.chronicle, self._files, log)
             return end, survivors
         finally:

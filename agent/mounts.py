@@ -1,6 +1,6 @@
 """Which file system a path is on, as the kernel's table of mounts has it, and whether it can hang with its server.
 
-``crew.py`` asks for the log directory: ranks do not write into such a one themselves.
+``outputs.py`` asks for the log directory: ranks do not write into such a one themselves.
 """
 
 from __future__ import annotations

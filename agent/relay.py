@@ -5,7 +5,7 @@ drawn, colours are used, pdb edits lines. It is a pipe where the files are on a 
 server. Otherwise nothing here is loaded and the rank writes its file. One thread reads all of them and never touches a
 disk, so a disk that hangs stops no rank; ``log_writer.py`` fills the files, byte for byte what the rank has written,
 and the console follows them as ever. A rank opens its end by name and does not own it: no hang-up and no Ctrl-C reaches
-it from a terminal, and stdin stays what it is. Used by ``crew.py``, on the agent's loop.
+it from a terminal, and stdin stays what it is. Used by ``outputs.py``, on the agent's loop.
 """
 
 from __future__ import annotations

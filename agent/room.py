@@ -4,7 +4,7 @@ Ranks write their files themselves, so a full disk would be their end. A thread 
 nothing is written, in ticks while data flows, and it may hang with the disk. It keeps allocated blocks ahead of each
 end; when there are none to be had it says so once and punches holes into this run's logs (``room_plan.py`` decides
 which). A limit of a log is held in the same way. No rank ever waits for it: one that writes faster than it makes room
-meets the full disk. Used by ``crew.py``, loaded when the ranks run.
+meets the full disk. Used by ``outputs.py``, loaded when the ranks run.
 """
 
 from __future__ import annotations
