@@ -1,7 +1,8 @@
 """Copies of the lines that were asked for, of all tee'd ranks of one round, in one file for each stream.
 
-The ranks' own files are followed by a thread of this round's own, which also writes the copies: it may hang on a disk,
-or read late, and neither a rank nor the console waits for it. Used by ``outputs.py``, loaded only when there are filters.
+The ranks' own files are followed by a thread of this round's own, which also writes the copies: it may hang on a
+disk, or read late, and neither a rank nor the console waits for it. Used by ``outputs.py``, loaded only when there
+are filters.
 """
 
 from __future__ import annotations
