@@ -225,10 +225,19 @@ ETCD = (
     Row("etcd-v2", f"torchrun --nnodes=2 --nproc_per_node=1 --rdzv_backend=etcd-v2 {_ETCD} train.py", nodes=2),
 )
 
-ROWS = (*ONE_NODE, *C10D, *STATIC, *ETCD)
+# Much like another one: run with the drills, for torchrun takes seconds for each.
+_SELDOM = (
+    *("dashes after a module", "an endpoint that is replaced", "a role, and as many ranks as there are devices"),
+    *("how to start and how often to look", "c10d, one node and any port", "c10d, one node by its name", "c10d, no id"),
+    *("c10d, a node rank that counts for nothing", "c10d, told who is the host", "c10d, under Slurm"),
+    *("static, by an endpoint", "static, through python", "etcd-v2"),
+)
+_ALL = (*ONE_NODE, *C10D, *STATIC, *ETCD)
+ROWS = tuple(row for row in _ALL if row.name not in _SELDOM)
 
 # Cases of torchrun's own tests, and some that are rare: run with the drills.
 RARE = (
+    *(row for row in _ALL if row.name in _SELDOM),
     Row(
         "four ranks, and how to start them",
         "torchrun --nnodes=1 --nproc-per-node=4 --rdzv-id=7 --monitor-interval=1 --start-method=spawn train.py --x=1",
