@@ -191,6 +191,7 @@ def test_a_user_signal_ends_torchrun_and_reaches_our_ranks(stage: Stage) -> None
     until(lambda: len(theirs.pids()) == WORLD, "only ranks of torchrun's are left", show=theirs.log)
     assert [*theirs.work.glob("heard-*")] == []
     assert len(ours.pids()) > WORLD, ours.log()
+    ours.close()  # the run id is that of others here
 
 
 def test_the_error_is_left_for_whoever_started_the_command(stage: Stage) -> None:
