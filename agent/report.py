@@ -78,9 +78,10 @@ def render(case: Case) -> str:
     title = f"{case.entry} FAILED"
     blocks = _others(others)
     first = _block(0, root, TRACE_LINES) if root else _no_rank(verdict)
-    width = min(RULE, max(len(line) for line in [title, *blocks, *first]))
+    heading = title if len(title) <= COLUMNS else f"…{title[1 - COLUMNS :]}"  # of a path, the end tells
+    width = min(RULE, max(len(line) for line in [heading, *blocks, *first]))
     bar, section = "=" * width, "-" * width
-    above = ["", *_wrapped("", verdict.sentence), bar, title, section, "Failures:", *blocks]
+    above = ["", *_wrapped("", verdict.sentence), bar, heading, section, "Failures:", *blocks]
     above += [section, "Root Cause (first observed failure):", *first, bar]
     last = f"{_LAST}{title}: {one_line(verdict.sentence)}"
     below = [*_victims(case, ends, victims), *_facts(case, root, above), last, ""]

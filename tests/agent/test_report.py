@@ -210,6 +210,14 @@ def test_paths_are_for_copying_and_never_cut() -> None:
     assert f"Logs      : n: {deep}/stdout.log, stderr.log\n" in text
 
 
+def test_of_a_deep_script_the_heading_has_the_end_and_the_last_line_all() -> None:
+    entry = "/scratch" * 30 + "/train.py"
+    lines = report(alone(RankExit(0, 0, 1, 1, 9.0)), entry).split("\n")
+    (heading,) = (line for line in lines if line.endswith("train.py FAILED"))
+    assert (heading[0], len(heading)) == ("…", 110)
+    assert lines[-2].startswith(f"ChildFailedError: {entry} FAILED: ")
+
+
 RANGES = {
     (3,): "rank 3",
     (1, 0): "ranks 0-1",
