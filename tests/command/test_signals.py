@@ -187,7 +187,8 @@ stand()
 
 def test_b23_as_pid_1_of_a_container_it_reaps_orphans_and_hears_term(place: Place) -> None:
     """Red when the guardian is no subreaper, and when the keeper does not hear SIGTERM."""
-    inside = ["unshare", *([] if os.geteuid() == 0 else ["--user", "--map-current-user"]), "--pid", "--fork", "--mount-proc"]
+    ours = [] if os.geteuid() == 0 else ["--user", "--map-current-user"]
+    inside = ["unshare", *ours, "--pid", "--fork", "--mount-proc"]
     if subprocess.run([*inside, "true"], check=False, capture_output=True).returncode:
         pytest.skip("no namespaces for this user")
     place.env[MARK] = f"inside {place.folder}"
