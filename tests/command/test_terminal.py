@@ -213,7 +213,7 @@ def test_a_new_window_size_reaches_the_ranks(place: Place, screen: Screen) -> No
 def test_each_attempt_has_terminals_and_files_of_its_own(place: Place, screen: Screen) -> None:
     text = (
         "import os, sys\nn = os.environ['TORCHELASTIC_RESTART_COUNT']\n"
-        "print('attempt', n, os.isatty(1), flush=True)\nsys.exit(n == '0' and 3)\n"
+        "os.write(1, f'attempt {n} {os.isatty(1)}\\n'.encode())\nsys.exit(n == '0' and 3)\n"  # whole, or not at all
     )
     script = place.script("t.py", text)
     node = place.command("--nproc-per-node", "2", "--max-restarts", "1", script, terminal=screen.command)
