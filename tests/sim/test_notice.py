@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -39,14 +40,22 @@ def test_ranks_of_all_nodes_are_told_and_what_ends_well_is_not_done() -> None:
     assert [step[:20] for step in scene.job()[-3:]] == ["F(2), launch-2", "R(2) from a checkpoi", "D(2) exit 0"]
 
 
-def test_a_failure_after_a_notice_is_neither_retried_nor_paid_for() -> None:
+@pytest.mark.parametrize(
+    ("strike", "ends"),
+    [
+        (lambda scene: scene.fail_rank("n2"), "S(1) failed on n2"),
+        (lambda scene: scene.leave("n1"), "S(1) leave on n1"),
+    ],
+    ids=["a failure", "a leave"],
+)
+def test_what_ends_after_a_notice_is_neither_retried_nor_paid_for(strike: Callable[[Scene], None], ends: str) -> None:
     scene = Scene(THREE, 3, 3)
     scene.until_training(1)
     scene.notice("n1")
     scene.until(scene.world.now + 1.0)
-    scene.fail_rank("n2")
+    strike(scene)
     scene.until_over()
-    assert scene.job()[-2:] == ["S(1) failed on n2", "X(1) exit 75"]
+    assert scene.job()[-2:] == [ends, "X(1) exit 75"]
     assert scene.exits() == dict.fromkeys(THREE, 75)
 
 
@@ -68,17 +77,6 @@ def test_a_notice_while_nodes_are_waited_for_ends_the_waiting() -> None:
     scene.until_over()
     assert scene.job() == ["F(1), launch-1", "F(1)", "X(1) exit 75"]
     assert scene.exits() == {"n0": 75}
-
-
-def test_who_leaves_after_a_notice_ends_as_the_others() -> None:
-    scene = Scene(THREE, 3, 3)
-    scene.until_training(1)
-    scene.notice("n1")
-    scene.until(scene.world.now + 1.0)
-    scene.leave("n1")
-    scene.until_over()
-    assert scene.job()[-2:] == ["S(1) leave on n1", "X(1) exit 75"]
-    assert scene.exits() == dict.fromkeys(THREE, 75)
 
 
 def test_a_notice_to_a_node_that_is_cut_off_is_told_there_and_later_elsewhere() -> None:
