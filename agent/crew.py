@@ -24,6 +24,7 @@ from .linux import boottime
 from .notice import NoticePage
 from .outputs import Outputs, Shown, last_lines
 from .seat import Seat
+from .sources import Begun, RankHere, Source, Sources
 from .spec import JobSpec
 from .worker_env import RankPlace, rank_argv, rank_env
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from .gloo_interface import Choice
     from .showing import View
 
+INSPECT_S = 1.5  # for a look at living ranks: less than the node machine waits for it
 COLLECT_S = 3.0  # for last lines and error files; then the facts go without them
 
 
@@ -67,6 +69,9 @@ class Crew:
         self._notified = Round(0)  # the round whose ranks are to be told of a notice, even if they have not started yet
         self._told_omp = False
         self._held = ""
+        self._envs: dict[int, dict[str, str | None]] = {}  # what was changed for the ranks of the present round
+        self._first = 0  # the rank of this node's first
+        self._sources = Sources(self._make_sources, self._line)
         # Ranks size their bars by the terminal.
         self._output = Outputs(spec, place.shown, lambda: self.link.terminate(self._handed, signal.SIGWINCH))
 
@@ -124,6 +129,7 @@ class Crew:
         """End ranks and guardian; return the pids that would not die. The console then has all files to drain."""
         self._output.ending()
         survivors = await self.link.stop()
+        await self._sources.close()
         await self._output.end(bool(survivors))
         return survivors
 
@@ -152,6 +158,8 @@ class Crew:
             changes["REMUSTER_BEATS"] = self._beats.address(local)
         if self._timers is not None:
             changes["TORCHELASTIC_TIMER_FILE"] = str(self._timers.path)
+        self._envs[local] = changes
+        self._first = action.roster.first_rank(action.place)
         return RankOrder(
             local_rank=local,
             argv=rank_argv(self._spec, local),
@@ -185,6 +193,11 @@ class Crew:
         """Pass a signal of the user's on to the ranks that do not die of it."""
         self.link.terminate(n, signum, tuple(range(self._spec.nproc)))
 
+    async def inspect(self, action: words.Inspect) -> None:
+        """Look where the living ranks are, within a bound."""
+        await self._sources.inspect(INSPECT_S)
+        self._post(words.Inspected(boottime(), action.round))
+
     def kill(self, action: words.Kill) -> None:
         self._dropped.add(action.round)
         self.link.kill(action.round)
@@ -201,12 +214,14 @@ class Crew:
     async def collect(self, action: words.Collect) -> None:
         """Add last lines and error files to what ended by itself, within a bound; answer with bytes for the store."""
         facts, pace = action.facts, self.pace()
+        asked = asyncio.ensure_future(self._sources.facts())
         await self._output.settle()
         try:
             facts = await self._files.run(self._describe, action.facts, timeout_s=COLLECT_S)
         except (OSError, TimeoutError) as error:
             self._line(f"the ranks' last lines could not be read: {error}")
-        self._post(words.Collected(boottime(), action.round, wire.encode((*facts, pace) if pace else facts)))
+        told = (*facts, *((pace,) if pace else ()), *await asked)
+        self._post(words.Collected(boottime(), action.round, wire.encode(told)))
 
     def pace(self) -> Pace | None:
         """Return how far the ranks of the round that was started last had come; None when they do not say."""
@@ -230,9 +245,11 @@ class Crew:
     # --- the guardian's words -----------------------------------------------------------------------------------------
     def _heard(self, event: said.GuardianEvent) -> None:
         match event:
-            case said.RanksStarted(round=n, at_s=at):
+            case said.RanksStarted(round=n, pids=pids, at_s=at):
                 self._started_s = at
                 self._post(words.Started(at, Round(n)))
+                ranks = tuple(self._here(local, pid) for local, pid in pids if local in self._directories)
+                self._sources.begin(Begun(Round(n), at, ranks))
             case said.StartRefused(round=n, reason=reason):
                 self._post(words.Refused(boottime(), Round(n), reason))
             case said.StartFailed(round=n, local_rank=local, errno=errno, what=what):
@@ -255,6 +272,12 @@ class Crew:
                 if held != self._held:
                     self._held = held
                     self._line(f"ranks are held by {held}")
+
+    def _here(self, local: int, pid: int) -> RankHere:
+        return RankHere(self._first + local, local, pid, self._directories[local], self._envs.get(local, {}))
+
+    def _make_sources(self) -> tuple[Source, ...]:
+        return ()
 
     def _left_over(self, n: Round, survivors: tuple[int, ...], at: float) -> None:
         if survivors:

@@ -148,6 +148,8 @@ class Agent:
                 self.crew.terminate(action)
             case words.Notify(round=n):
                 self.crew.notify(n)
+            case words.Inspect():
+                self._spawn(self.crew.inspect(action))
             case words.Kill():
                 self.crew.kill(action)
             case words.AcknowledgeFence(inc=inc):

@@ -23,6 +23,7 @@ from .node_words import (
     Event,
     Exit,
     Grant,
+    Inspect,
     Kill,
     Lead,
     Notify,
@@ -37,6 +38,7 @@ from .node_words import (
 
 SIGUSR1, SIGUSR2, SIGTERM = 10, 12, 15
 PLANNED = ("leave", "admit")  # causes of a stop that leave every rank able to save
+INSPECT_S = 2.0  # for a look at living ranks, before they are told to end
 
 
 def begin(settings: Settings, at: float) -> Step:
@@ -61,6 +63,7 @@ def _advance(s: NodeState, at: float) -> Step:
     out: list[Action] = []
     for rule in (
         _notice,
+        _alarmed,
         _obsolete,
         _ladder,
         _leave,
@@ -95,6 +98,24 @@ def _free(s: NodeState, at: float, *kinds: str) -> bool:
     return s.joined and at >= s.not_before and "reread" not in s.pending and not (s.pending & set(kinds))
 
 
+def _alarmed(s: NodeState, at: float, out: list[Action]) -> NodeState:
+    """After an alarm: look at the ranks at once, end the round when its window is over; here and on every node."""
+    if s.ranks is not Ranks.LIVE:
+        return s
+    job = s.job.job if s.job else None
+    elsewhere = job is not None and job.round == s.round and job.cause is not None and job.cause.kind == "alarm"
+    if (s.alarm is not None or elsewhere) and s.inspected != s.round:
+        out.append(Inspect(s.round, s.alarm.why if s.alarm else "an alarm on another node"))
+        s = replace(s, inspected=s.round, inspect_by=at + INSPECT_S)
+    if s.alarm is None or s.broken is not None:
+        return s
+    if at < s.alarm_at:
+        out.append(Wake(s.alarm_at, "time for the ranks to leave their dumps"))
+        return s
+    cause = Cause("alarm", s.settings.node, s.inc)
+    return replace(s, broken=cause)
+
+
 def _obsolete(s: NodeState, at: float, out: list[Action]) -> NodeState:
     """Ranks must go when their round is over, when they broke it, when we leave or have lost our lease."""
     if s.ranks is not Ranks.LIVE:
@@ -107,7 +128,11 @@ def _obsolete(s: NodeState, at: float, out: list[Action]) -> NodeState:
     over = job is not None and (job.round > s.round or (job.round == s.round and job.phase is not Phase.RUNNING))
     if not (over or s.broken or s.leaving):
         return s
+    if at < s.inspect_by:
+        out.append(Wake(s.inspect_by, "a look at the ranks before they are told to end"))
+        return s
     why = "its round is over" if over else "one of its ranks failed" if s.broken else "this node leaves"
+    why = s.alarm.why if s.alarm and s.broken and s.broken.kind == "alarm" else why
     asked = s.leaving.signal if s.leaving else 0
     signal = asked if asked in (SIGUSR1, SIGUSR2) else SIGTERM  # --signals-to-handle: scripts know these by number
     cause = job.cause.kind if job is not None and job.cause else ""
@@ -299,6 +324,8 @@ def _enter_round(s: NodeState, at: float, out: list[Action]) -> NodeState:
             alive=frozenset(range(s.settings.record.slots)),
             facts=(),
             broken=None,
+            alarm=None,
+            inspect_by=0.0,
             stopped=False,
             kill_at=0.0,
             told=False,

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..health.evidence import Fact, Left
+from ..health.observed import Early
 from ..rendezvous.keys import Keys
 from ..rendezvous.records import Cause, Incarnation, Job, Node, NodeId, Phase, Roster, Round
 from ..rendezvous.store import KeyValue
@@ -73,6 +74,10 @@ class NodeState:
     facts: tuple[Fact, ...] = ()
     broken: Cause | None = None  # own ranks of ``round`` failed, were fenced, …: it must be stopped
     stopped: bool = False  # this node has begun to stop ``round``
+    alarm: Early | None = None  # why ``round`` is to end although none of its ranks here has ended
+    alarm_at: float = 0.0  # … and when
+    inspected: Round = Round(0)  # the round whose living ranks were looked at
+    inspect_by: float = 0.0  # until then they are not told to end; 0 = that look is over
     kill_at: float = 0.0  # end of the grace; 0 = no grace running
     told: bool = True  # the collected evidence of ``round`` is in the store (or is not wanted)
     words: bytes = b""  # collected evidence, on its way

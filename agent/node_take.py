@@ -16,6 +16,7 @@ from .node_enter import AGAIN_S, UNKNOWN, Step, end, enter, later
 from .node_state import NodeState, Ranks
 from .node_words import (
     AcknowledgeFence,
+    Alarmed,
     Collected,
     Event,
     Exit,
@@ -23,6 +24,7 @@ from .node_words import (
     FencedHere,
     Granted,
     GuardianLost,
+    Inspected,
     JobSeen,
     Kill,
     LeaderSeen,
@@ -115,7 +117,8 @@ def _again(s: NodeState, event: LeaveAsked) -> NodeState:
 
 
 def _ranks(
-    s: NodeState, event: Started | Refused | StartFailed | Exited | NothingLeft | FencedHere | GuardianLost
+    s: NodeState,
+    event: Started | Refused | StartFailed | Exited | Alarmed | Inspected | NothingLeft | FencedHere | GuardianLost,
 ) -> Step:
     acknowledge = (AcknowledgeFence(event.inc),) if isinstance(event, FencedHere) else ()
     if s.ranks is Ranks.NONE or (event.round != s.round and not isinstance(event, GuardianLost)):
@@ -140,6 +143,12 @@ def _ranks(
                 s = replace(s, facts=(*s.facts, fact), finished=not s.alive and s.broken is None)
                 return s, ()
             return (replace(s, facts=(*s.facts, fact)) if s.stopped else _break(s, "failed", fact)), ()
+        case Alarmed(why=why, window_s=window_s):
+            if s.alarm is not None or s.ranks is not Ranks.LIVE or s.broken is not None or s.finished:
+                return s, ()  # the first one counts, and none that comes when the round ends anyway
+            return replace(s, alarm=why, alarm_at=event.at + window_s, facts=(*s.facts, why)), ()
+        case Inspected():
+            return replace(s, inspect_by=0.0), ()
         case NothingLeft(survivors=survivors):
             if survivors:
                 pids = ", ".join(str(p) for p in survivors)

@@ -4,6 +4,7 @@
 from typing import NamedTuple
 
 from ..health.evidence import Fact
+from ..health.observed import Early
 from ..rendezvous.records import Incarnation, Job, Roster, Round
 from ..rendezvous.store import KeyValue, TxnResult
 from ..rendezvous.writes import Kind, Write
@@ -148,6 +149,22 @@ class Exited(NamedTuple):
     pid: int
 
 
+class Alarmed(NamedTuple):
+    """A living rank wrote, or did not do, what says that the round cannot go on: it ends after ``window_s``."""
+
+    at: float
+    round: Round
+    why: Early
+    window_s: float  # in which ranks may leave their dumps
+
+
+class Inspected(NamedTuple):
+    """Answer to Inspect, found or not."""
+
+    at: float
+    round: Round
+
+
 class NothingLeft(NamedTuple):
     """Proof of death after a Kill; ``survivors`` are processes that SIGKILL did not end in time."""
 
@@ -171,7 +188,7 @@ class GuardianLost(NamedTuple):
     round: Round
 
 
-RankEvent = Started | Refused | StartFailed | Exited | NothingLeft | FencedHere | GuardianLost
+RankEvent = Started | Refused | StartFailed | Exited | Alarmed | Inspected | NothingLeft | FencedHere | GuardianLost
 Event = (
     Granted
     | Rereading
@@ -255,6 +272,13 @@ class Notify(NamedTuple):
     reason: str
 
 
+class Inspect(NamedTuple):
+    """Look where the living ranks are, before they are told to end: Inspected."""
+
+    round: Round
+    reason: str
+
+
 class Kill(NamedTuple):
     """SIGKILL everything of this node's ranks, drop queued starts, and prove it: NothingLeft."""
 
@@ -311,6 +335,7 @@ Action = (
     | Start
     | Terminate
     | Notify
+    | Inspect
     | Kill
     | AcknowledgeFence
     | Collect

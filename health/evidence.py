@@ -7,6 +7,8 @@ node and never those of two. Across nodes the order is the store's revision at w
 # Annotations are evaluated here: a named tuple is made sooner from types than from their names.
 from typing import NamedTuple
 
+from .observed import Large, Observed
+
 
 class ErrorFile(NamedTuple):
     """What torchelastic's ``@record`` left: the exception's text and its traceback, bounded when read."""
@@ -75,7 +77,7 @@ class Pace(NamedTuple):
     """What this node's ranks said of their steps, when they say them: ``ranks`` did."""
 
     ranks: int
-    step: int  # steps that all of them had done
+    step: Large  # steps that all of them had done
     first_s: float  # from their start until the last of them had done its first
 
 
@@ -86,7 +88,7 @@ class Fault(NamedTuple):
     cls: str = ""
 
 
-Fact = RankExit | StartError | Fenced | GuardianDied | AgentDied | Left | Told | Pace | Fault
+Fact = RankExit | StartError | Fenced | GuardianDied | AgentDied | Left | Told | Pace | Fault | Observed
 
 
 class NodeEvidence(NamedTuple):

@@ -2,22 +2,39 @@
 
 Evidence is written by every node when a round ends and read by the leading agent. It is bounded: what does not fit is
 cut, last lines before tracebacks, those of ranks we stopped ourselves before those of ranks that failed, and last of
-all whole facts, the latest first. Bytes that this version does not understand raise ``BadEvidence``.
+all whole facts, the latest first. Bytes that are no facts at all raise ``BadEvidence``; one fact that this version does
+not understand costs no other.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import cast
+from typing import cast, get_args, get_origin
 
 from .errors import BadEvidence
 from .evidence import AgentDied, ErrorFile, Fact, Fault, Fenced, GuardianDied, Left, Pace, RankExit, StartError, Told
+from .observed import (
+    Early,
+    FabricPort,
+    Gpu,
+    HookWord,
+    KernelLine,
+    Lacked,
+    Large,
+    OomKill,
+    Position,
+    SchedulerWord,
+    Sighting,
+    Silence,
+    Slow,
+    Stack,
+)
 
 SCHEMA = 1
 MAX_BYTES = 64 << 10
 MAX_NUMBER = 10**11  # beyond any pid, status or second; the clock's functions take no more
-MAX_STEP = (1 << 63) - 1  # a rank may count tokens
+MAX_LARGE = (1 << 63) - 1  # a rank may count tokens; counters are of 64 bits
 SHORT = 512  # what a message keeps when space is really short
 
 _KINDS: dict[str, type[Fact]] = {
@@ -30,6 +47,19 @@ _KINDS: dict[str, type[Fact]] = {
     "told": Told,
     "pace": Pace,
     "fault": Fault,
+    "sighting": Sighting,
+    "early": Early,
+    "kernel": KernelLine,
+    "gpu": Gpu,
+    "oom": OomKill,
+    "fabric": FabricPort,
+    "silence": Silence,
+    "slow": Slow,
+    "stack": Stack,
+    "position": Position,
+    "scheduler": SchedulerWord,
+    "hook": HookWord,
+    "lacked": Lacked,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 
@@ -46,7 +76,7 @@ def encode(facts: tuple[Fact, ...]) -> bytes:
     kept = list(facts)
     while len(raw) > MAX_BYTES and kept:
         del kept[-max(1, len(kept) // 8) :]
-        raw = _dump((*kept, Fault(f"{len(facts) - len(kept)} of {len(facts)} facts did not fit into the store")))
+        raw = _dump((*kept, Lacked("evidence", f"{len(facts) - len(kept)} of {len(facts)} facts did not fit")))
     return raw
 
 
@@ -59,13 +89,13 @@ def decode(raw: bytes) -> tuple[Fact, ...]:
     except (ValueError, RecursionError) as error:
         raise BadEvidence(f"evidence: not JSON ({type(error).__name__})") from error
     top = _object(body)
-    version = _int(top, "v")
-    if version > SCHEMA:
+    version = _value(int, top.get("v"), "v")
+    if cast(int, version) > SCHEMA:
         raise BadEvidence(f"evidence: written by a newer remuster (schema {version}, this one knows {SCHEMA})")
     facts = top.get("facts")
     if not isinstance(facts, list):
         raise BadEvidence("evidence: no list of facts")
-    return tuple(_fact(_object(item)) for item in cast("list[object]", facts))
+    return tuple(_fact(item) for item in cast("list[object]", facts))
 
 
 def _dump(facts: tuple[Fact, ...]) -> bytes:
@@ -127,82 +157,54 @@ def _shorten(fact: RankExit) -> tuple[int, RankExit]:
     return gain, kept
 
 
-def _fact(item: Mapping[str, object]) -> Fact:
-    match item.get("is"):
-        case "exit":
-            error = item.get("error")
-            return RankExit(
-                _int(item, "rank"),
-                _int(item, "local_rank"),
-                _int(item, "pid"),
-                _int(item, "status"),
-                _float(item, "at_s"),
-                item.get("stopping") is True,
-                None if error is None else _error(_object(error)),
-                _lines(item, "tail"),
-                _int(item, "wall"),
-                _text(item, "logs") if "logs" in item else "",
-            )
-        case "start":
-            return StartError(_int(item, "rank"), _int(item, "local_rank"), _int(item, "errno"), _text(item, "program"))
-        case "fenced":
-            return Fenced(_float(item, "at_s"))
-        case "guardian":
-            return GuardianDied(_float(item, "at_s"))
-        case "agent":
-            return AgentDied(_int(item, "status"))
-        case "left":
-            return Left(_int(item, "signal"))
-        case "told":
-            return Told(_float(item, "at_s"))
-        case "pace":
-            return Pace(_int(item, "ranks"), _int(item, "step", MAX_STEP), _float(item, "first_s"))
-        case "fault":
-            return Fault(_text(item, "what"), _text(item, "cls"))
-        case other:
-            raise BadEvidence(f"evidence: unknown kind of fact {str(other)[:40]!r}")
+def _fact(body: object) -> Fact:
+    """Read one fact; one that cannot be read costs no other: it is named among what is lacking."""
+    try:
+        item = _object(body)
+        cls = _KINDS.get(str(item.get("is")))
+        if cls is None:
+            raise BadEvidence(f"unknown kind of fact {str(item.get('is'))[:40]!r}")
+        return cast(Fact, _tuple(cls, item))
+    except BadEvidence as error:
+        return Lacked("evidence", str(error))
 
 
-def _error(item: Mapping[str, object]) -> ErrorFile:
-    return ErrorFile(_text(item, "message"), _text(item, "traceback"), _int(item, "timestamp"), _text(item, "path"))
+def _tuple(cls: type, item: Mapping[str, object]) -> object:
+    """Make a named tuple from an object: each field as its annotation says, an absent one as its default."""
+    defaults: Mapping[str, object] = getattr(cls, "_field_defaults", {})
+    fields = cls.__annotations__.items()
+    return cls(*(defaults[n] if n not in item and n in defaults else _value(t, item.get(n), n) for n, t in fields))
 
 
-def _object(value: object) -> Mapping[str, object]:
-    if not isinstance(value, dict):
-        raise BadEvidence("evidence: a fact is not an object")
-    return cast("dict[str, object]", value)
+def _value(kind: object, value: object, name: str) -> object:
+    """Return ``value`` when it is what the annotation ``kind`` says."""
+    parts = get_args(kind)
+    if ErrorFile in parts:  # or None
+        return None if value is None else _tuple(ErrorFile, _object(value))
+    if kind is str and isinstance(value, str):
+        return value
+    if kind is bool and isinstance(value, bool):
+        return value
+    if kind is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value) if abs(value) < 1e15 else 0.0
+    if kind is int or kind == Large:
+        most = MAX_NUMBER if kind is int else MAX_LARGE
+        if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= most:
+            return value
+    if get_origin(kind) is tuple and isinstance(value, list):
+        items = cast("list[object]", value)
+        if parts[-1] is Ellipsis:
+            return tuple(_value(parts[0], item, name) for item in items)
+        if len(items) == len(parts):
+            return tuple(_value(part, item, name) for part, item in zip(parts, items, strict=True))
+    raise _wrong(name, value)
 
 
 def _wrong(name: str, value: object) -> BadEvidence:
     return BadEvidence(f"evidence: field {name!r} is {type(value).__name__}")
 
 
-def _int(item: Mapping[str, object], name: str, most: int = MAX_NUMBER) -> int:
-    value = item.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > most:
-        raise _wrong(name, value)
-    return value
-
-
-def _float(item: Mapping[str, object], name: str) -> float:
-    value = item.get(name)
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        raise _wrong(name, value)
-    return float(value) if abs(value) < 1e15 else 0.0
-
-
-def _text(item: Mapping[str, object], name: str) -> str:
-    value = item.get(name)
-    if not isinstance(value, str):
-        raise _wrong(name, value)
-    return value
-
-
-def _lines(item: Mapping[str, object], name: str) -> tuple[str, ...]:
-    value = item.get(name)
-    if not isinstance(value, list):
-        raise _wrong(name, value)
-    lines = cast("list[object]", value)
-    if not all(isinstance(line, str) for line in lines):
-        raise _wrong(name, lines)
-    return tuple(cast("list[str]", lines))
+def _object(value: object) -> Mapping[str, object]:
+    if not isinstance(value, dict):
+        raise BadEvidence("evidence: a fact is not an object")
+    return cast("dict[str, object]", value)

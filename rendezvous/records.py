@@ -111,7 +111,7 @@ class ResumePoint(NamedTuple):
 class Cause(NamedTuple):
     """Why a round is being stopped, as known at that moment; the verdict follows."""
 
-    kind: str  # failed | fenced | guardian | lost | leave | admit (then the newcomer for which it ends)
+    kind: str  # failed | alarm | fenced | guardian | lost | leave | admit (then the newcomer for which it ends)
     node: str
     inc: int = 0
 

@@ -25,10 +25,28 @@ from remuster.health.evidence import (
     StartError,
     Told,
 )
+from remuster.health.observed import (
+    Early,
+    FabricPort,
+    Gpu,
+    HookWord,
+    KernelLine,
+    Lacked,
+    OomKill,
+    Position,
+    SchedulerWord,
+    Sighting,
+    Silence,
+    Slow,
+    Stack,
+)
 
 text = st.text(max_size=60)
 number = st.integers(-(2**31), 2**31)
+large = st.integers(-1, 2**63 - 1)
 seconds = st.floats(0, 1e9)
+numbers = st.lists(number).map(tuple)
+counted = st.lists(st.tuples(text, large)).map(tuple)
 errors = st.none() | st.builds(ErrorFile, text, text, number, text)
 exits = st.builds(
     RankExit, number, number, number, number, seconds, st.booleans(), errors, st.lists(text).map(tuple), number, text
@@ -43,6 +61,29 @@ facts: st.SearchStrategy[Fact] = st.one_of(
     st.builds(Told, seconds),
     st.builds(Pace, number, st.integers(0, 2**63 - 1), seconds),  # all that ``heartbeat`` takes
     st.builds(Fault, text),
+    st.builds(Sighting, number, seconds, text, text),
+    st.builds(Early, number, seconds, text, text),
+    st.builds(KernelLine, seconds, text),
+    st.builds(
+        Gpu,
+        text,
+        text,
+        number,
+        numbers,
+        st.lists(st.tuples(number, seconds)).map(tuple),
+        counted,
+        number,
+        st.booleans(),
+    ),
+    st.builds(OomKill, text, number, large, large),
+    st.builds(FabricPort, text, number, text, counted),
+    st.builds(Silence, number, large, seconds, seconds, text),
+    st.builds(Slow, number, seconds),
+    st.builds(Stack, number, text, st.lists(text).map(tuple)),
+    st.builds(Position, number, text, large, large, text),
+    st.builds(SchedulerWord, text),
+    st.builds(HookWord, text),
+    st.builds(Lacked, text, text),
 )
 
 
@@ -73,14 +114,30 @@ def test_any_bytes_are_facts_or_bad(raw: bytes) -> None:
         (b'{"v":2,"facts":[]}', "newer"),
         (b'{"v":true,"facts":[]}', "'v'"),
         (b'{"v":1}', "no list"),
-        (b'{"v":1,"facts":[{"is":"left","signal":"9"}]}', "'signal'"),
-        (b'{"v":1,"facts":[{"is":"tomorrow"}]}', "unknown kind"),
-        (b'{"v":1,"facts":[{"is":"fenced","at_s":null}]}', "'at_s'"),
     ],
 )
 def test_bad_bytes_say_why(raw: bytes, says: str) -> None:
     with pytest.raises(BadEvidence, match=says):
         wire.decode(raw)
+
+
+@pytest.mark.parametrize(
+    ("fact", "says"),
+    [
+        ({"is": "left", "signal": "9"}, "'signal'"),
+        ({"is": "tomorrow"}, "unknown kind"),
+        ({"is": "fenced", "at_s": None}, "'at_s'"),
+        ({"is": "gpu", "uuid": "u", "bus": "b", "index": 0, "xids": [[79]]}, "'xids'"),
+        ({"is": "exit", "rank": 1}, "'local_rank'"),
+        (7, "not an object"),
+    ],
+)
+def test_a_fact_that_cannot_be_read_costs_no_other(fact: object, says: str) -> None:
+    raw = json.dumps({"v": 1, "facts": [fact, {"is": "left", "signal": 15}]}).encode()
+    lacked, left = wire.decode(raw)
+    assert isinstance(lacked, Lacked)
+    assert says in lacked.why
+    assert left == Left(15)
 
 
 def end(rank: int, *, stopping: bool = False, lines: int = 120, trace: str = "") -> RankExit:
@@ -106,8 +163,8 @@ def test_then_tracebacks_then_messages_then_facts() -> None:
     assert len(back) == 16
     many = tuple(Fault("w" * 300) for _ in range(2000))
     kept = wire.decode(wire.encode(many))
-    assert isinstance(kept[-1], Fault)
-    assert kept[-1].what.endswith("of 2000 facts did not fit into the store")
+    assert isinstance(kept[-1], Lacked)
+    assert kept[-1].why.endswith("of 2000 facts did not fit")
 
 
 @pytest.mark.parametrize(
