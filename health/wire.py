@@ -178,7 +178,7 @@ def _tuple(cls: type, item: Mapping[str, object]) -> object:
 
 def _value(kind: object, value: object, name: str) -> object:
     """Return ``value`` when it is what the annotation ``kind`` says."""
-    parts = get_args(kind)
+    parts, given = get_args(kind), type(value).__name__
     if ErrorFile in parts:  # or None
         return None if value is None else _tuple(ErrorFile, _object(value))
     if kind is str and isinstance(value, str):
@@ -197,11 +197,7 @@ def _value(kind: object, value: object, name: str) -> object:
             return tuple(_value(parts[0], item, name) for item in items)
         if len(items) == len(parts):
             return tuple(_value(part, item, name) for part, item in zip(parts, items, strict=True))
-    raise _wrong(name, value)
-
-
-def _wrong(name: str, value: object) -> BadEvidence:
-    return BadEvidence(f"evidence: field {name!r} is {type(value).__name__}")
+    raise BadEvidence(f"evidence: field {name!r} is {given}")
 
 
 def _object(value: object) -> Mapping[str, object]:

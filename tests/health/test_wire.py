@@ -127,7 +127,7 @@ def test_bad_bytes_say_why(raw: bytes, says: str) -> None:
         ({"is": "left", "signal": "9"}, "'signal'"),
         ({"is": "tomorrow"}, "unknown kind"),
         ({"is": "fenced", "at_s": None}, "'at_s'"),
-        ({"is": "gpu", "uuid": "u", "bus": "b", "index": 0, "xids": [[79]]}, "'xids'"),
+        ({"is": "gpu", "uuid": "u", "bus": "b", "number": 0, "xids": [[79]]}, "'xids'"),
         ({"is": "exit", "rank": 1}, "'local_rank'"),
         (7, "not an object"),
     ],
