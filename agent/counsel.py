@@ -17,6 +17,7 @@ from typing import NamedTuple, cast
 
 from ..health import signatures, wire
 from ..health.evidence import Fenced, GuardianDied, NodeEvidence, Pace, RankExit, RoundEvidence, Told
+from ..health.observed import Bundle
 from ..health.suspicion import suspicion
 from ..health.verdict import PLANNED
 from ..rendezvous.budget import OTHERS
@@ -183,6 +184,7 @@ class Bench:
         record["newest_step"] = found.newest.step if found.newest.step >= 0 else None
         record["reached_step"] = min((pace.step for pace in paces), default=None)
         record["quarantined"] = found.barred or None
+        record["bundles"] = _bundles(made.evidence.nodes) or None
         record["judged_by"] = self.node or None
         if not ask.done and made.verdict.cls not in PLANNED:  # whoever is asked to go has not failed
             kept = f"{self.node}: {record_path(self.run_dir, ask.job.attempt)}, and in each node's run directory"
@@ -192,6 +194,11 @@ class Bench:
             )
             record["report"] = _bounded(report.render(case))
         return json.dumps(record, separators=(",", ":")).encode()
+
+
+def _bundles(nodes: tuple[NodeEvidence, ...]) -> dict[str, str]:
+    """Return where each node keeps what there is to be known."""
+    return {node.node: fact.path for node in nodes for fact in node.facts if isinstance(fact, Bundle)}
 
 
 def _shorn(node: NodeEvidence, keep: Callable[[str, RankExit], bool]) -> NodeEvidence:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..health import wire
-from ..health.evidence import Fact, Pace, RankExit
+from ..health.evidence import Fact, Pace
+from ..health.observed import Lacked
 from ..rendezvous.records import Incarnation, Job, Phase, Round
 from . import guardian_events as said
 from . import node_words as words
@@ -22,7 +23,7 @@ from .beats import Beats
 from .guardian_link import GuardianLink, OrderTooLarge, RankOrder
 from .linux import boottime
 from .notice import NoticePage
-from .outputs import Outputs, Shown, last_lines
+from .outputs import Outputs, Shown
 from .seat import Seat
 from .sources import Begun, RankHere, Source, Sources
 from .spec import JobSpec
@@ -71,6 +72,7 @@ class Crew:
         self._held = ""
         self._envs: dict[int, dict[str, str | None]] = {}  # what was changed for the ranks of the present round
         self._first = 0  # the rank of this node's first
+        self._node, self._attempt = "", 0
         self._sources = Sources(self._make_sources, self._line)
         # Ranks size their bars by the terminal.
         self._output = Outputs(spec, place.shown, lambda: self.link.terminate(self._handed, signal.SIGWINCH))
@@ -94,6 +96,7 @@ class Crew:
             return
         await self._output.prepare(made)
         self._directories = dict(enumerate(made))
+        self._node, self._attempt = action.roster.members[action.place].node, action.job.attempt
         self._notice.clear()
         if n == self._notified:
             self._notice.ask()
@@ -212,35 +215,36 @@ class Crew:
         self._fence_over.set()
 
     async def collect(self, action: words.Collect) -> None:
-        """Add last lines and error files to what ended by itself, within a bound; answer with bytes for the store."""
+        """Add last lines, error files and what the sources saw; keep it all; answer with bytes for the store."""
+        from . import testimony
+
+        ends = testimony.Ends(self._directories, self._ended, self._timers.why if self._timers is not None else None)
         facts, pace = action.facts, self.pace()
         asked = asyncio.ensure_future(self._sources.facts())
         await self._output.settle()
         try:
-            facts = await self._files.run(self._describe, action.facts, timeout_s=COLLECT_S)
+            facts = await self._files.run(testimony.describe, action.facts, ends, timeout_s=COLLECT_S)
         except (OSError, TimeoutError) as error:
             self._line(f"the ranks' last lines could not be read: {error}")
         told = (*facts, *((pace,) if pace else ()), *await asked)
+        if action.failed:
+            told = (*told, await self._kept(action.round, told))
         self._post(words.Collected(boottime(), action.round, wire.encode(told)))
+
+    async def _kept(self, n: Round, told: tuple[Fact, ...]) -> Fact:
+        """Keep a bundle of the failure; where that takes too long it goes on, and the round does not wait for it."""
+        from . import bundle, testimony
+
+        directories = {self._first + local: path for local, path in self._directories.items()}
+        case = bundle.Case(self._node, self._spec.run_id, n, self._attempt, directories)
+        try:
+            return await self._files.run(testimony.keep, self._run_dir, case, told, timeout_s=COLLECT_S)
+        except TimeoutError as error:
+            return Lacked("bundle", str(error))
 
     def pace(self) -> Pace | None:
         """Return how far the ranks of the round that was started last had come; None when they do not say."""
         return self._beats.pace(self._started_s) if self._beats is not None and self._started_s else None
-
-    def _describe(self, facts: tuple[Fact, ...]) -> tuple[Fact, ...]:
-        return tuple(self._with_words(f) if isinstance(f, RankExit) and f.status != 0 else f for f in facts)
-
-    def _with_words(self, fact: RankExit) -> RankExit:
-        fact = fact._replace(wall=self._ended.get(fact.local_rank, 0))
-        directory = self._directories.get(fact.local_rank)
-        if directory is None:
-            return fact
-        from ..health import errorfile
-
-        lines = last_lines(directory / "stderr.log") or last_lines(directory / "stdout.log")
-        if self._timers is not None and (why := self._timers.why(fact.pid)):
-            lines = (*lines, why)
-        return fact._replace(tail=lines, error=errorfile.read(directory / "error.json"), logs=str(directory))
 
     # --- the guardian's words -----------------------------------------------------------------------------------------
     def _heard(self, event: said.GuardianEvent) -> None:

@@ -258,11 +258,18 @@ def _report(s: NodeState, at: float, out: list[Action]) -> NodeState:
     if s.finished and not s.recorded and not _owes_notice(s) and _free(s, at, Kind.FINISHED.value):
         s = _submit(s, writes.report(keys, s.own, Kind.FINISHED, s.round, b"{}"), out)
     if _undescribed(s) and "collect" not in s.pending:
-        out.append(Collect(s.round, s.facts))
+        out.append(Collect(s.round, s.facts, _failed(s)))
         s = replace(s, pending=s.pending | {"collect"})
     if s.words and _free(s, at, Kind.EVIDENCE.value, Kind.STOP.value):
         s = _submit(s, writes.report(keys, s.own, Kind.EVIDENCE, s.round, s.words), out)
     return s
+
+
+def _failed(s: NodeState) -> bool:
+    if s.broken is not None:
+        return True
+    cause = s.job.job.cause if s.job and s.job.job.round == s.round else None
+    return s.leaving is None and not (cause and cause.kind in PLANNED)
 
 
 def _undescribed(s: NodeState) -> bool:

@@ -295,6 +295,7 @@ class Collect(NamedTuple):
 
     round: Round
     facts: tuple[Fact, ...]
+    failed: bool = True  # nobody had wanted its end: what there is to be known is kept
 
 
 class Lead(NamedTuple):

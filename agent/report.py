@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ..health import exits, words
 from ..health.evidence import RankExit, RoundEvidence
+from ..health.observed import Bundle
 from ..health.tail import clean
 from ..health.verdict import Verdict
 from .rank_ranges import named
@@ -23,7 +24,13 @@ RULE = 60  # torchrun's: rules are as long as the longest line, at most
 TRACE_LINES = 12
 LAST_LINES, LEAST_LINES = 20, 4  # of the root's output: as many as fit
 _LAST = "ChildFailedError: "
-_UNCUT = ("  error_file: ", "Logs      : ", "Record    : ", _LAST)  # paths are for copying, the last line for programs
+_UNCUT = (
+    "  error_file: ",
+    "Logs      : ",
+    "Bundle    : ",
+    "Record    : ",
+    _LAST,
+)  # paths are for copying, the last line for programs
 _NONE = "<N/A>"
 _HINT = "To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html"
 
@@ -172,6 +179,10 @@ def _facts(case: Case, root: Failure | None, above: list[str]) -> list[str]:
         lines.append(f"Line      : {verdict.line}")
     if root and root.exit.logs:
         lines.append(f"Logs      : {root.node}: {root.exit.logs}/stdout.log, stderr.log")
+    kept = {n.node: f.path for n in case.evidence.nodes for f in n.facts if isinstance(f, Bundle)}
+    if kept:
+        node = verdict.node if verdict.node in kept else min(kept)
+        lines.append(f"Bundle    : {node}: {kept[node]}{', and on each other node' if len(kept) > 1 else ''}")
     if case.record:
         lines.append(f"Record    : {case.record}")
     if case.decision:

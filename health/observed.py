@@ -113,6 +113,12 @@ class HookWord(NamedTuple):
     text: str
 
 
+class Bundle(NamedTuple):
+    """Where the node keeps what there is to be known of the failure: a directory."""
+
+    path: str
+
+
 class Lacked(NamedTuple):
     """A source of evidence that was not there, or fell silent, and why."""
 
@@ -133,5 +139,6 @@ Observed = (
     | Position
     | SchedulerWord
     | HookWord
+    | Bundle
     | Lacked
 )

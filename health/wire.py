@@ -15,6 +15,7 @@ from typing import cast, get_args, get_origin
 from .errors import BadEvidence
 from .evidence import AgentDied, ErrorFile, Fact, Fault, Fenced, GuardianDied, Left, Pace, RankExit, StartError, Told
 from .observed import (
+    Bundle,
     Early,
     FabricPort,
     Gpu,
@@ -59,6 +60,7 @@ _KINDS: dict[str, type[Fact]] = {
     "position": Position,
     "scheduler": SchedulerWord,
     "hook": HookWord,
+    "bundle": Bundle,
     "lacked": Lacked,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
@@ -98,8 +100,13 @@ def decode(raw: bytes) -> tuple[Fact, ...]:
     return tuple(_fact(item) for item in cast("list[object]", facts))
 
 
+def spelled(facts: tuple[Fact, ...]) -> list[dict[str, object]]:
+    """Return the facts as JSON values, uncut."""
+    return [{"is": _NAMES[type(fact)], **_plain(fact)} for fact in facts]
+
+
 def _dump(facts: tuple[Fact, ...]) -> bytes:
-    body = {"v": SCHEMA, "facts": [{"is": _NAMES[type(fact)], **_plain(fact)} for fact in facts]}
+    body = {"v": SCHEMA, "facts": spelled(facts)}
     return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
 
 

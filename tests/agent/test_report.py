@@ -11,6 +11,7 @@ from remuster.agent import colour
 from remuster.agent.rank_ranges import named
 from remuster.agent.report import COLUMNS, LINES, Case, render
 from remuster.health.evidence import ErrorFile, NodeEvidence, RankExit, RoundEvidence
+from remuster.health.observed import Bundle
 from remuster.health.verdict import judge
 
 TRACE = 'Traceback (most recent call last):\n  File "/w/train.py", line 7, in main\n    step()\nValueError: boom'
@@ -85,6 +86,13 @@ def test_what_torchrun_does_not_say() -> None:
         below[-2],
         "",
     ]
+
+
+def test_where_the_bundle_of_the_root_is() -> None:
+    seen = evidence()
+    first, *rest = seen.nodes
+    nodes = (first._replace(facts=(*first.facts, Bundle("/logs/run/bundles/attempt-000"))), *rest)
+    assert "\nBundle    : node-a: /logs/run/bundles/attempt-000\n" in report(seen._replace(nodes=nodes))
 
 
 def test_the_last_line_is_the_exception_that_wrappers_look_for() -> None:

@@ -26,6 +26,7 @@ from remuster.health.evidence import (
     Told,
 )
 from remuster.health.observed import (
+    Bundle,
     Early,
     FabricPort,
     Gpu,
@@ -83,6 +84,7 @@ facts: st.SearchStrategy[Fact] = st.one_of(
     st.builds(Position, number, text, large, large, text),
     st.builds(SchedulerWord, text),
     st.builds(HookWord, text),
+    st.builds(Bundle, text),
     st.builds(Lacked, text, text),
 )
 
