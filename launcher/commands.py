@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 COMMANDS: dict[str, str] = {  # name: module of this room, and its function of the words after the name and environment
+    "check": "check:main",
     "completion": "completion:main",
     "leave": "leave:main",
     "man": "manual:main",

@@ -1,0 +1,261 @@
+"""Looks whether this node can take part: reads what ``health/node_check.py`` judges, runs tests and plug-ins.
+
+Called before a node joins (``main.py``), between rounds on a node that a verdict blames, and by ``remuster check``.
+What may hang, the driver and the tests, is a child with a time of its own; file systems are read on a thread. A time
+that runs out is "unknown" and lets pass, but for a test of a GPU: one of seconds that does not end in a minute is bad.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import sys
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import NamedTuple, cast
+
+from ..health.node_check import (
+    SHM,
+    Finding,
+    GpuReading,
+    PortReading,
+    State,
+    clock,
+    conclude,
+    fabric,
+    gpus,
+    limits,
+    room,
+    shared_memory,
+)
+from .bounded_child import ChildTrouble, NoAnswer, Reply, ask_child
+
+READ_S = 3.0  # for file systems and /sys
+PROBE_S = 12.0  # for the driver: its first call on an idle node loads firmware
+DEEP_S = 120.0
+TESTS_S = 20.0  # of those, what the memory of all GPUs is tested for
+PLUGIN_S = 60.0
+FABRIC = Path("/sys/class/infiniband")
+_UNSYNCHRONISED = 0x40  # STA_UNSYNC of adjtimex(2)
+
+Spare = Callable[[tuple[int, ...]], None]
+
+
+class Wish(NamedTuple):
+    """What is to be looked at."""
+
+    log_dir: Path  # where this job writes
+    environ: Mapping[str, str]  # the ranks': which GPUs they see
+    python: str = sys.executable  # the ranks' interpreter
+    command: tuple[str, ...] = ()  # of the site's own
+    plugins: bool = False  # installed ones are run too
+    gpus: int | None = None  # how many there must be
+    deep: bool = False
+    own: int = 0  # pid whose descendants' GPU memory is the job's own
+    deep_s: float = DEEP_S
+
+
+class Looking(NamedTuple):
+    """What a check needs of whoever runs it."""
+
+    spare: Spare  # told of each child's pid
+    say: Callable[[str], None]  # a child's words
+
+
+async def check_node(wish: Wish, around: Looking) -> tuple[Finding, ...]:
+    """Return all findings; never raises, and takes no longer than the bounds above."""
+    work: list[Coroutine[object, object, list[Finding]]] = [_host(wish), _plugins(wish, around)]
+    if has_driver() or wish.gpus:
+        work.append(_gpus(wish, around))
+    found = [finding for part in await asyncio.gather(*work) for finding in part]
+    if wish.deep and conclude(found).passed is not False:
+        found += await _deep(wish, around)
+    return tuple(found)
+
+
+def has_driver() -> bool:
+    """Tell whether an NVIDIA driver can be here, at the price of a few calls: nothing is loaded."""
+    if os.path.exists("/dev/nvidiactl"):
+        return True
+    places = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    return any(place and os.path.exists(os.path.join(place, "libnvidia-ml.so.1")) for place in places)
+
+
+# --- this host --------------------------------------------------------------------------------------------------------
+async def _host(wish: Wish) -> list[Finding]:
+    try:
+        return await asyncio.wait_for(asyncio.to_thread(_read_host, wish.log_dir), READ_S)
+    except TimeoutError:
+        return [Finding("host", "this host", State.UNKNOWN, f"its file systems gave no answer within {READ_S:g} s")]
+
+
+def _read_host(log_dir: Path) -> list[Finding]:
+    found = [_room("the log directory", log_dir)]
+    try:
+        shm = os.statvfs(SHM)
+        found.append(shared_memory(shm.f_blocks * shm.f_frsize, shm.f_bavail * shm.f_frsize))
+    except OSError as error:
+        found.append(Finding("shm", SHM, State.NOTE, f"{error.strerror}; data workers need it"))
+    ports = read_ports(FABRIC)
+    files, locked = (resource.getrlimit(which)[0] for which in (resource.RLIMIT_NOFILE, resource.RLIMIT_MEMLOCK))
+    return [*found, *limits(files, locked, bool(ports)), clock(_synchronised()), *fabric(ports)]
+
+
+def _room(what: str, path: Path) -> Finding:
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    try:
+        found = os.statvfs(path)
+    except OSError as error:
+        return Finding("disk", what, State.UNKNOWN, f"{path}: {error.strerror}")
+    return room(what, str(path), found.f_bavail * found.f_frsize, found.f_favail if found.f_files else -1)
+
+
+def read_ports(root: Path) -> list[PortReading]:
+    """Return the RDMA ports below ``root``, which is laid out as /sys/class/infiniband; blocks."""
+    found: list[PortReading] = []
+    for port in sorted(root.glob("*/ports/*")):
+        words: list[str] = []
+        for name in ("state", "phys_state"):  # "4: ACTIVE", "5: LinkUp"
+            try:
+                words.append((port / name).read_text().partition(":")[2].strip())
+            except OSError:
+                words.append("")
+        if port.name.isdigit():
+            found.append(PortReading(port.parent.parent.name, int(port.name), *words))
+    return found
+
+
+def _synchronised() -> bool | None:
+    """Ask the kernel whether its clock is disciplined; None when it does not say."""
+    import ctypes
+
+    page = (ctypes.c_long * 64)()  # struct timex: modes, offset, freq, maxerror, esterror, status, …
+    try:
+        if ctypes.CDLL(None, use_errno=True).adjtimex(page) < 0:
+            return None
+    except (OSError, AttributeError):
+        return None
+    status = ctypes.cast(page, ctypes.POINTER(ctypes.c_int))[10]  # after an int, its padding and four longs
+    return not status & _UNSYNCHRONISED
+
+
+# --- GPUs -------------------------------------------------------------------------------------------------------------
+async def _gpus(wish: Wish, around: Looking) -> list[Finding]:
+    argv = [sys.executable, "-m", f"{__package__}.gpu_probe", str(wish.own or os.getpid())]
+    try:
+        reply = await ask_child(argv, b"", timeout_s=PROBE_S, spare=around.spare, say=around.say)
+        return _judged(wish, reply)
+    except ChildTrouble as error:
+        return [Finding("gpu", "GPU driver", State.UNKNOWN, f"the look at it {error}")]
+
+
+def _judged(wish: Wish, reply: Reply) -> list[Finding]:
+    try:
+        body: object = json.loads(reply.out)
+    except ValueError:
+        return [Finding("gpu", "GPU driver", State.UNKNOWN, f"the look at it failed: {reply.last_words or 'no word'}")]
+    if not isinstance(body, list):
+        why = str(cast("dict[str, object]", body).get("error")) if isinstance(body, dict) else "no list"
+        state = State.UNKNOWN if wish.gpus is None else State.BAD
+        return [Finding("gpu", "GPU driver", state, f"{why}; see nvidia-smi on the node")]
+    readings = [_reading(cast("dict[str, object]", item)) for item in cast("list[object]", body)]
+    return gpus(visible(readings, wish.environ.get("CUDA_VISIBLE_DEVICES")), wish.gpus)
+
+
+def _reading(item: dict[str, object]) -> GpuReading:
+    holders = tuple(
+        (int(pid), int(size), str(name)) for pid, size, name in cast("list[list[str]]", item.pop("holders", []))
+    )
+    return GpuReading(**{**item, "holders": holders})  # type: ignore[arg-type]  # our own child's words
+
+
+def visible(readings: list[GpuReading], chosen: str | None) -> list[GpuReading]:
+    """Return the GPUs that CUDA_VISIBLE_DEVICES leaves: numbers or beginnings of UUIDs, up to the first other word."""
+    if chosen is None:
+        return readings
+    found: list[GpuReading] = []
+    for word in filter(None, chosen.split(",")):
+        if word.startswith("MIG"):
+            return readings  # parts of GPUs: any of them may be the parent
+        match = [gpu for gpu in readings if word.strip() == str(gpu.number) or gpu.uuid.startswith(word.strip())]
+        if len(match) != 1:
+            break
+        found += match
+    return found
+
+
+# --- tests ------------------------------------------------------------------------------------------------------------
+async def _deep(wish: Wish, around: Looking) -> list[Finding]:
+    """Run the tests in the ranks' interpreter; what was found until their time ran out counts."""
+    program = Path(__file__).parent.parent / "worker" / "deep_check.py"
+    lines: list[str] = []
+    argv = [wish.python, str(program), "cuda", f"{min(TESTS_S, wish.deep_s / 3):g}"]
+    try:
+        reply = await ask_child(argv, b"", timeout_s=wish.deep_s, spare=around.spare, say=lines.append)
+        ended = f"the tests ended with status {reply.status}" if reply.status else ""
+    except NoAnswer:
+        ended = f"it did not end within {wish.deep_s:g} s"
+    except ChildTrouble as error:
+        return [Finding("deep", "tests", State.UNKNOWN, f"the child {error}")]
+    return tested(lines, ended)
+
+
+def tested(lines: list[str], ended: str) -> list[Finding]:
+    """Return what the tests' lines say; ``ended``: how they ended before they were through, '' when they were."""
+    found: list[Finding] = []
+    begun = ""
+    for line in lines:
+        try:
+            item: object = json.loads(line)
+        except ValueError:
+            continue  # a warning of torch's
+        words = cast("dict[str, object]", item) if isinstance(item, dict) else {}
+        if "begin" in words:
+            begun = str(words["begin"])
+        elif "check" in words:
+            begun = ""
+            state = State(words["state"]) if words.get("state") in set(State) else State.UNKNOWN
+            found.append(Finding(str(words["check"]), str(words.get("what")), state, str(words.get("text"))))
+    if ended:
+        device = "cuda" in begun or "GPUs" in begun
+        what = begun or "tests"
+        found.append(Finding("deep", what, State.BAD if device else State.UNKNOWN, ended))
+    return found
+
+
+# --- the site's own ---------------------------------------------------------------------------------------------------
+async def _plugins(wish: Wish, around: Looking) -> list[Finding]:
+    work: list[Coroutine[object, object, list[Finding]]] = []
+    if wish.command:
+        work.append(_command(wish, around))
+    if wish.plugins:
+        work.append(_installed(around))
+    return [finding for part in await asyncio.gather(*work) for finding in part]
+
+
+async def _command(wish: Wish, around: Looking) -> list[Finding]:
+    """Run the site's command: 0 passes, 1 to 125 fails with its last line, all else is unknown."""
+    what, lines = Path(wish.command[0]).name, list[str]()
+    try:
+        reply = await ask_child(wish.command, b"", timeout_s=PLUGIN_S, spare=around.spare, say=lines.append)
+    except ChildTrouble as error:
+        return [Finding("plugin", what, State.UNKNOWN, f"it {error}")]
+    printed = reply.out.decode(errors="replace").strip().split("\n")[-1]
+    text = reply.last_words or printed or f"exit status {reply.status}"
+    state = State.OK if reply.status == 0 else State.BAD if 0 < reply.status < 126 else State.UNKNOWN
+    return [Finding("plugin", what, state, text if reply.status else printed or "passed")]
+
+
+async def _installed(around: Looking) -> list[Finding]:
+    """Run what is installed under the entry points of ``remuster.node_checks``, in an interpreter of its own."""
+    argv = [sys.executable, "-m", f"{__package__}.check_plugins"]
+    lines: list[str] = []
+    try:
+        reply = await ask_child(argv, b"", timeout_s=PLUGIN_S, spare=around.spare, say=lines.append)
+        ended = f"status {reply.status}: {reply.last_words}" if reply.status else ""
+    except ChildTrouble as error:
+        ended = str(error)
+    return tested(lines, ended)

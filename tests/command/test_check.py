@@ -1,0 +1,56 @@
+"""``remuster check`` by the real command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.process
+
+
+def check(*args: str | Path) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "remuster", "check", *map(str, args)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_node_that_can_take_part(tmp_path: Path) -> None:
+    done = check("--log-dir", tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "This node can take part" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 110
+
+
+def test_a_node_that_cannot_and_why(tmp_path: Path) -> None:
+    done = check("--log-dir", tmp_path, "--json", "--run", "sh -c 'echo fan 3 is dead; exit 4'")
+    assert done.returncode == 1
+    answer = json.loads(done.stdout)
+    assert answer["passed"] is False
+    assert answer["sentence"] == "sh: fan 3 is dead"
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("--gpus", "many"), "not a valid integer"),
+        (("--run", "sh -c 'x"), "cannot be split"),
+        (("--run", " "), "empty"),
+        (("--deeper",), "no such option"),
+    ],
+)
+def test_wrong_usage(args: tuple[str, ...], says: str) -> None:
+    done = check(*args)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr.lower()
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.drill
+def test_deep_with_real_torch(tmp_path: Path) -> None:
+    """A drill by its time: torch is imported, and a machine with two cores fills memory for seconds."""
+    done = check("--log-dir", tmp_path, "--deep", "--json")
+    found = {(f["check"], f["what"]): f["state"] for f in json.loads(done.stdout)["findings"]}
+    assert found["memory", "cpu"] == found["arithmetic", "cpu"] == "ok"
