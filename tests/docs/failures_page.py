@@ -1,4 +1,6 @@
-"""docs/failures.md, made of what judges failures: classes, signs, exit statuses, policy. Pure; used by `test_failures`."""
+"""docs/failures.md, made of what judges failures: classes, signs, exit statuses, policy. Used by `test_failures`."""
+
+# ruff: noqa: E501  a page is written as it is read
 
 from __future__ import annotations
 

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 from docs import failures_page
-
 from remuster.health.classes import all_classes
 
 PAGE = Path(__file__).parents[2] / "docs" / "failures.md"
