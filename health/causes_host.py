@@ -22,6 +22,7 @@ from .reading import Reading, Standing
 from .scene import Scene, Seen
 
 NODE = "node"  # scope of a counter: of all ranks here
+AT_ONCE_S = 1.0  # after the first end that was seen: of ranks that die together any may be seen first
 POOL = "BrokenProcessPool"  # concurrent.futures: a worker of it was ended from outside
 _PYTHON = re.compile(r"python|pt_|torch|ray::")  # names of processes that a rank and its data workers have
 _WORKER = re.compile(
@@ -44,9 +45,9 @@ def _out_of_memory(scene: Scene) -> Iterator[Cause]:
         killed = r.cls == "killed_unknown" and exits.signal_of(r.exit.status) in (0, signal.SIGKILL)
         if not (killed or named) and r.cls != "dataloader_killed" and r.exception != POOL:
             continue
-        if named is None and r.exit.stopping and killed:  # we did that
-            continue
         count = _counted(scene, r.exit.rank)
+        if named is None and r.exit.stopping and killed and not _before_us(scene, r, count):
+            continue
         close = next((k for k in kills if _may_be(scene, r, k)), None)
         kill = named or close
         if kill is None and count is None:
@@ -56,6 +57,14 @@ def _out_of_memory(scene: Scene) -> Iterator[Cause]:
             count is not None and (count.scope.startswith("rank ") or (count.scope == NODE and alone))
         )
         yield _memory_cause(scene, r, kill, count, sure)
+
+
+def _before_us(scene: Scene, r: Reading, count: OomKill | None) -> bool:
+    """Whether a rank that was being stopped was killed by the kernel all the same: its own cgroup counted it, or it was
+    gone at once, before a grace was over."""
+    if count is None or count.scope == f"rank {r.exit.rank}":
+        return count is not None
+    return count.scope == NODE and scene.first_s is not None and r.exit.at_s - scene.first_s < AT_ONCE_S
 
 
 def _kills(scene: Scene) -> list[Seen]:
@@ -99,7 +108,7 @@ def _memory_cause(scene: Scene, r: Reading, kill: Seen | None, count: OomKill | 
 
 
 def _numbers(count: OomKill) -> str:
-    text = f"{count.kills} out-of-memory kill{'s' * (count.kills != 1)} counted for {count.scope}"
+    text = f"{count.kills} out-of-memory kill{'s' * (count.kills != 1)} counted for {'all ranks here' if count.scope == NODE else count.scope}"
     sizes = [
         f"{name} {size / 2**20:.0f} MiB" for name, size in (("limit", count.limit), ("peak", count.peak)) if size > 0
     ]

@@ -188,6 +188,13 @@ HOSTS: dict[str, tuple[RoundEvidence, str, str, int, bool, str]] = {
         alone(ended(0, 1, TB + "concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated"),
               OomKill("rank 0", 1)), "host_oom", "a", 0, False, "certain"),
     "our own SIGKILL": (round_of((ended(0, 1, KEY), stopped(1, -9), OomKill("rank 1", 1))), "user_data_error", "a", 0, False, "certain"),
+    "our own SIGKILL after the grace": (
+        round_of((ended(0, 1, GLOO), stopped(1, -9, at_s=130), OomKill("node", 1))), "peer_lost", "a", 0, False, "guess"),
+    "killed in the moment in which a peer was seen to cry": (
+        round_of((ended(0, 1, GLOO), stopped(1, -9, at_s=100.1), OomKill("node", 1))), "host_oom", "a", 1, False, "likely"),
+    "our own SIGKILL, nobody else's": (round_of((ended(0, 1, GLOO), stopped(1, -9, at_s=100.1))), "peer_lost", "a", 0, False, "guess"),
+    "its own counter while it was being stopped": (
+        round_of((ended(0, 1, GLOO), stopped(1, -9, at_s=130), OomKill("rank 1", 1))), "host_oom", "a", 1, False, "certain"),
     "memory error with a bus error": (alone(ended(0, -7), KernelLine(99, UE)), "host_memory_ecc", "a", 0, True, "certain"),
     "memory error that names the rank": (round_of((ended(0, 1, GLOO), ended(1, -7), KernelLine(99, SIGBUS))), "host_memory_ecc", "a", 1, True, "certain"),
     "a bus error of a data worker is not always shared memory": (alone(ended(0, 1, BUS), KernelLine(99, UE)), "host_memory_ecc", "a", 0, True, "certain"),
