@@ -93,9 +93,10 @@ def prepare() -> None:
 @lru_cache(maxsize=1)
 def table() -> tuple[Signature, ...]:
     """Return every signature, noise first."""
-    from . import signs_device, signs_network, signs_program, signs_python
+    from . import signs_device, signs_network, signs_program, signs_python, signs_scheduler, signs_storage, signs_store
 
-    every = signs_network.TABLE + signs_device.TABLE + signs_program.TABLE + signs_python.TABLE
+    themes = (signs_network, signs_store, signs_device, signs_scheduler, signs_storage, signs_program, signs_python)
+    every = (signature for theme in themes for signature in theme.TABLE)
     return tuple(sorted(every, key=lambda signature: signature.role is not Role.NOISE))
 
 
