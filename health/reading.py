@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
@@ -69,6 +70,7 @@ _NESTED = re.compile(  # another launcher inside ours: torchrun, DeepSpeed, mult
     r"(?:died with|terminated with signal) <?(?:Signals\.)?(SIG[A-Z]{2,8})\b"
 )
 _ACCUSED = re.compile(r"Ranks? ([\d, ]{1,400}) failed to pass monitoredBarrier")
+TOLD = frozenset({"cuda-oom", "cuda-oom-foreign"})  # signs that programs print when they handle what they saw
 _CASCADE_FAMILIES = frozenset({"network", "rendezvous"})
 
 
@@ -78,7 +80,7 @@ def read(node: str, end: RankExit) -> Reading:
         return Reading(node, end, "success", Standing.INNOCENT)
     lines = [*end.tail, *_error_lines(end)]
     hits = match(lines)
-    best = _best([hit for hit in hits if not _handled(hit, lines)])
+    best = _best([hit for hit in hits if not _handled(hit, lines) and not _told_only(hit, hits)])
     bare = replace(_bare(node, end, _inner_status(end, lines)), crumb=lines[-1] if lines else "")
     if best is None:
         return bare
@@ -108,6 +110,16 @@ def _handled(hit: Hit, lines: list[str]) -> bool:
     """Training went on after it: two lines of progress or more."""
     later = (line for line in lines[hit.index + 1 :] if _PROGRESS.search(line) and "|" not in line)
     return next(later, None) is not None and next(later, None) is not None
+
+
+def _told_only(hit: Hit, hits: Sequence[Hit]) -> bool:
+    """The program told of it and then ended by another exception: memory that a smaller batch fitted into, or a key
+    that was looked up in vain and complained about."""
+    if hit.raised:
+        return hit.raised.replaced and hit.raised.type == "KeyError"
+    return hit.sign in TOLD and any(
+        later.raised and later.role is Role.ROOT and later.cls != hit.cls for later in hits if later.index > hit.index
+    )
 
 
 def _best(hits: list[Hit]) -> Hit | None:

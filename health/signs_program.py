@@ -23,6 +23,9 @@ START = (
        r"can't open file '.{1,400}': \[Errno \d+\]|can't find '__main__' module in", "Python Modules/main.c",
        "python: can't open file '/tmp/train.py': [Errno 2] No such file or directory",
        "OSError: can't open data '/tmp/train.bin'"),
+    _S("not-executable", "user_permission", _R, SPECIFIC,
+       r"\b(?:sh|bash|line \d+|exec|env): .{1,200}: Permission denied$", "bash execute_cmd.c, dash",
+       "/bin/bash: ./train.sh: Permission denied", "bash: warning: setlocale: LC_ALL: cannot change locale"),
     _S("no-command", "user_args", _R, SPECIFIC,
        r"\b(?:sh|bash|line \d+|exec|env): .{1,200}: (?:command not found|not found|No such file or directory)$|"
        r"exec: .{1,200}: (?:executable file )?not found",
@@ -35,7 +38,8 @@ START = (
     _S("library", "env_library_mismatch", _R, SPECIFIC,
        r"undefined symbol: |version `[A-Z]{2,12}_[\d.]+' not found|cannot open shared object file|"
        r"NCCL version mismatch|"
-       r"compiled using NumPy 1\.x cannot be run|binary incompatibility",
+       r"compiled using NumPy 1\.x cannot be run|binary incompatibility|cannot allocate memory in static TLS block|"
+       r"wrong ELF class|invalid ELF header|incompatible with the installed (?:torch|CUDA)",
        "glibc ld.so", "ImportError: libtorch_cuda.so: undefined symbol: ncclCommRegister",
        "nm: 3 symbols undefined, as expected"),
 )
@@ -51,14 +55,16 @@ CHECKPOINT = (
        "RuntimeError: unexpected EOF, expected 8 more bytes. The file might be corrupted.",
        "saved header of 8 bytes, archive is complete"),
     _S("ckpt-incomplete", "ckpt_incomplete", _R, SPECIFIC + 3,
-       r"metadata is None$|No such file or directory: '.{0,300}(?:/\.metadata|\.distcp|mp_rank_\d\d\w*|"
+       r"metadata is None$|Missing key in checkpoint state_dict: |Can't find a valid checkpoint at|"
+       r"is not a distributed checkpoint|zero checkpoints paths are missing|No such file or directory: '.{0,300}(?:/\.metadata|\.distcp|mp_rank_\d\d\w*|"
        r"_optim_states\.pt|"
-       r"latest_checkpointed_iteration\.txt|\.safetensors\.index\.json)'",
-       "torch distributed/checkpoint; DeepSpeed; Megatron", "AssertionError: metadata is None",
+       r"latest_checkpointed_iteration\.txt|\.safetensors\.index\.json|model-\d{5}-of-\d{5}\.(?:bin|safetensors)|"
+       r"checkpoint-\d+/(?:trainer_state\.json|optimizer\.pt|scheduler\.pt|rng_state\w{0,8}\.pth))'",
+       "torch distributed/checkpoint; DeepSpeed; Megatron; transformers trainer.py", "AssertionError: metadata is None",
        "FileNotFoundError: [Errno 2] No such file or directory: '/data/train.arrow'"),
     _S("nan", "nan_loss", _R, SPECIFIC - 5,
-       r"(?:Error|Exception|Interrupt)\w{0,20}: .{0,200}(?:[Ff]ound (?:NaN|Inf|nan|inf)|[Ll]oss (?:is|was|"
-       r"became) (?:nan|NaN|inf)|"
+       r"(?:Error|Exception|Interrupt)\w{0,20}: .{0,200}(?:[Ff]ound (?:NaN|Inf|nan|inf)|[Ll]oss .{0,40}(?:is|was|"
+       r"became|returned) (?:nan|NaN|inf)|"
        r"NaN (?:loss|detected|or Inf)|non-?finite|[Nn]an (?:loss|values?)|[Mm]inimum loss scale|"
        r"loss scale already at minimum)|"
        r"[Ll]oss is (?:nan|inf)\W{1,3}(?:stopping|aborting|exiting)|FloatingPointError|"

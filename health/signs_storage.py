@@ -13,14 +13,14 @@ TABLE: tuple[Signature, ...] = (
        r"insufficient shared memory|killed by signal: Bus error|(?:allocate|open|resize|mmap|write to file|"
        r"write) .{0,80}"
        r"(?:shared memory|</?torch_\d).{0,200}(?:No space|Cannot allocate|\(28\))|No space left on device: '/dev/shm|"
-       r"workers are out of shared memory",
+       r"workers are out of shared memory|unable to write to file </?torch_\d",
        "torch DataLoader, MapAllocator.cpp",
        "RuntimeError: DataLoader worker (pid 13296) is killed by signal: Bus error.",
        "using shared memory (shm) of 64 GiB"),
     _S("disk-full-local", "disk_full_local", _R, SPECIFIC + 2,
        r"(?:Errno 28|No space left on device).{0,20}['\"`]/(?:tmp|var|local\w*|nvme\w*|ssd\w*|raid\w*|run|root|"
        r"mnt/(?:local|nvme|ssd)\w*|"
-       r"scratch/local|localscratch|dev/(?!shm))",
+       r"scratch/local|localscratch|dev/(?!shm))|No usable temporary directory found in",
        "errno ENOSPC with a path that every node has of its own",
        "OSError: [Errno 28] No space left on device: '/tmp/torchinductor_u/tmpab12.so'",
        "OSError: [Errno 28] No space left on device: '/shared/ckpt/step-100/model.pt'"),
@@ -47,12 +47,13 @@ TABLE: tuple[Signature, ...] = (
     _S("limit", "resource_limit", _R, SPECIFIC,
        r"\[Errno (?:24|23)\]|Too many open files|can't start new thread|received 0 items of ancdata|"
        r"pthread_create failed|"
-       r"Thread creation failed|\[Errno 11\] Resource temporarily unavailable$|inotify watch limit reached",
+       r"Thread creation failed|\[Errno 11\] Resource temporarily unavailable$|inotify watch limit reached|"
+       r"(?:what\(\)|fork|thread\w{0,8}):.{0,40} Resource temporarily unavailable",
        "errno EMFILE, ENFILE, EAGAIN from fork; libgomp", "OSError: [Errno 24] Too many open files: '/data/a/0001.npz'",
        "open files limit: 1048576"),
     _S("host-memory", "host_oom", _R, SPECIFIC,
        r"(?:can't allocate|not enough) memory: you tried to allocate|\[Errno 12\]|std::bad_alloc|"
-       r"Unable to allocate .{1,40} for an array",
+       r"Unable to allocate .{1,40} for an array|ArrowMemoryError",
        "torch CPUAllocator; errno ENOMEM; numpy",
        "RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to allocate 8589934592 bytes.",
        "allocated 12 buffers"),

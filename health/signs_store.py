@@ -26,6 +26,11 @@ TABLE: tuple[Signature, ...] = (
        "torch ProcessGroupGloo.cpp monitoredBarrier",
        "RuntimeError: Ranks 1, 3 failed to pass monitoredBarrier in 30000 ms",
        "All ranks passed monitoredBarrier in 12 ms"),
+    _S("gloo-mesh-loopback", "network_config", _R, SPECIFIC,
+       r"connectFullMesh failed with .{0,300}\[127\.|gloo/.{1,160}connect \[127\.",
+       "gloo rendezvous/context.cc: peers were told a loopback address",
+       "RuntimeError: Gloo connectFullMesh failed with [gloo/transport/tcp/pair.cc:144] no error, remote=[127.0.1.1]:4",
+       "RuntimeError: Gloo connectFullMesh failed with [gloo/transport/tcp/pair.cc:144] no error, remote=[10.0.3.7]:4"),
     _S("gloo-closed", "peer_lost", _V, CRY,
        r"gloo/.{1,160}(?:Connection closed by peer|Connection reset by peer|Broken pipe|Connection refused)|"
        r"Connection closed by peer \[[\da-f.:]+\]:\d",
@@ -57,8 +62,9 @@ TABLE: tuple[Signature, ...] = (
        "[c10d] waiting for clients on port 29500"),
     _S("store-connect", "store_unreachable", _R, HANG + 3,
        r"client socket has timed out after .{1,40} while trying to connect|"
-       r"client socket has failed to connect to any network address|TCP client failed to connect/validate to host",
-       "torch socket.cpp, TCPStore.cpp",
+       r"client socket has failed to connect to any network address|TCP client failed to connect/validate to host|"
+       r"connect\(\) timed out\. Original timeout was|RuntimeError: (?:Connection refused|No route to host)",
+       "torch socket.cpp, TCPStore.cpp; torch 1.x Utils.hpp",
        "torch.distributed.DistNetworkError: The client socket has timed out after 60000ms while trying to connect to "
        "(h, 1).",
        "[W socket.cpp:663] [c10d] The client socket has failed to connect to [node-a]:29500 (errno: 111 - refused)."),
@@ -94,9 +100,23 @@ TABLE: tuple[Signature, ...] = (
        r"RendezvousTimeoutError", "torch elastic rendezvous api.py",
        "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError",
        "torch.distributed.elastic.rendezvous.api.RendezvousClosedError"),
+    _S("jax-peer", "peer_lost", _V, CRY,
+       r"JAX distributed service detected fatal errors|tasks are unhealthy \(stopped sending heartbeats\)|"
+       r"another task (?:reported an error|died)|[Cc]oordination service agent .{0,80}(?:heartbeat|connection)",
+       "XLA coordination service client",
+       "Terminating process because the JAX distributed service detected fatal errors.",
+       "Connecting to JAX distributed service on node-a1:1234"),
+    _S("jax-barrier", "collective_init_timeout", _R, HANG + 1,
+       r"Barrier timed out\. .{0,40}PjRT_Client_Connect", "XLA coordination service",
+       "DEADLINE_EXCEEDED: Barrier timed out. Id: PjRT_Client_Connect.",
+       "DEADLINE_EXCEEDED: Barrier timed out. Id: save_step_100."),
+    _S("jax-wait", "collective_timeout", _R, HANG,
+       r"DEADLINE_EXCEEDED: Barrier timed out", "XLA coordination service",
+       "DEADLINE_EXCEEDED: Barrier timed out. Id: save_step_100.", "Barrier passed. Id: save_step_100."),
     _S("mpi", "env_mpi_leak", _R, SPECIFIC,
-       r"OMPI was not built with SLURM|An error occurred in MPI_Init|PMI2?_Init (?:failed|returned)|"
-       r"PMIX ERROR|Local abort before MPI_INIT",
+       r"OMPI was not built with SLURM|An error occurred in MPI_Init|PMI2?_Init (?:failed|returned|error)|"
+       r"PMIX ERROR|Local abort before MPI_INIT|Fatal error in (?:P?MPI_Init|internal_Init)|MPIR_pmi_init|"
+       r"(?:orte|prte|opal)_\w{0,12}init failed|PMI server not found|OPAL ERROR: (?:Unreachable|Not initialized)",
        "Open MPI ess/pmi help text; MPICH simple_pmi.c",
        "but OMPI was not built with SLURM's PMI support and therefore cannot execute.",
        "MPI_Init completed on 8 ranks"),
