@@ -79,8 +79,8 @@ TABLE: tuple[Signature, ...] = (
        "nvmlInit: GPU 0 found"),
     _S("nvlink", "gpu_nvlink", _R, HARDWARE,
        r"[Uu]ncorrectable NVLink error|cudaErrorNvlinkUncorrectable|CUDA_ERROR_NVLINK_UNCORRECTABLE|"
-       r"peer GPU memory over nvlink or a hardware error",
-       "CUDA runtime errors 220, 721",
+       r"peer GPU memory over nvlink or a hardware error|Failed to bind NVLink SHARP",
+       "CUDA runtime errors 220, 721; nccl transport/nvls.cc (fabric manager)",
        "RuntimeError: CUDA error: uncorrectable NVLink error detected during the execution",
        "NCCL INFO NVLink connected: 12 links"),
     _S("device-assert", "user_device_assert", _R, SPECIFIC + 2,

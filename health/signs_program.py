@@ -39,7 +39,8 @@ START = (
        r"undefined symbol: |version `[A-Z]{2,12}_[\d.]+' not found|cannot open shared object file|"
        r"NCCL version mismatch|"
        r"compiled using NumPy 1\.x cannot be run|binary incompatibility|cannot allocate memory in static TLS block|"
-       r"wrong ELF class|invalid ELF header|incompatible with the installed (?:torch|CUDA)",
+       r"wrong ELF class|invalid ELF header|incompatible with the installed (?:torch|CUDA)|"
+       r"operator \w{1,40}::\w{1,40} does not exist|this version of jax requires version",
        "glibc ld.so", "ImportError: libtorch_cuda.so: undefined symbol: ncclCommRegister",
        "nm: 3 symbols undefined, as expected"),
 )
@@ -56,14 +57,15 @@ CHECKPOINT = (
        "saved header of 8 bytes, archive is complete"),
     _S("ckpt-incomplete", "ckpt_incomplete", _R, SPECIFIC + 3,
        r"metadata is None$|Missing key in checkpoint state_dict: |Can't find a valid checkpoint at|"
-       r"is not a distributed checkpoint|zero checkpoints paths are missing|No such file or directory: '.{0,300}(?:/\.metadata|\.distcp|mp_rank_\d\d\w*|"
+       r"is not a distributed checkpoint|zero checkpoints paths are missing|No such file or directory: '.{0,300}(?:/\.metadata|\.distcp|mp_rank_\d\d\w*(?:/\w{1,40}\.pt)?|iter_\d{4,12}/\w{1,40}\.(?:pt|json)|"
        r"_optim_states\.pt|"
        r"latest_checkpointed_iteration\.txt|\.safetensors\.index\.json|model-\d{5}-of-\d{5}\.(?:bin|safetensors)|"
        r"checkpoint-\d+/(?:trainer_state\.json|optimizer\.pt|scheduler\.pt|rng_state\w{0,8}\.pth))'",
        "torch distributed/checkpoint; DeepSpeed; Megatron; transformers trainer.py", "AssertionError: metadata is None",
        "FileNotFoundError: [Errno 2] No such file or directory: '/data/train.arrow'"),
     _S("nan", "nan_loss", _R, SPECIFIC - 5,
-       r"(?:Error|Exception|Interrupt)\w{0,20}: .{0,200}(?:[Ff]ound (?:NaN|Inf|nan|inf)|[Ll]oss .{0,40}(?:is|was|"
+       r"(?:Error|Exception|Interrupt)\w{0,20}: .{0,200}(?:[Ff]ound (?:NaN|Inf|nan|inf)|[Dd]etected (?:nan|NaN|inf)|"
+       r"variables are nan|infinite or NaN|[Ll]oss .{0,40}(?:is|was|"
        r"became|returned) (?:nan|NaN|inf)|"
        r"NaN (?:loss|detected|or Inf)|non-?finite|[Nn]an (?:loss|values?)|[Mm]inimum loss scale|"
        r"loss scale already at minimum)|"

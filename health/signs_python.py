@@ -17,7 +17,7 @@ TABLE: tuple[Signature, ...] = (
        "KeyboardInterrupt", "InterruptedError: [Errno 4] Interrupted system call", raised=True),
     _S("missing",
        "user_data_missing", _R, TYPED, r"(?:FileNotFoundError|DatasetNotFoundError|NotADirectoryError)\b|NoSuchKey\b|"
-       r"\w*Error\b.{0,200}(?:\[Errno 2\]|No such file or directory|does not appear to have a file named|Unable to (?:synchronously )?open file)",
+       r"\w*Error\b.{0,200}(?:\[Errno 2\]|No such file or directory|does not appear to have a file named|is not a valid model identifier|Unable to (?:synchronously )?open file)",
        "errno ENOENT; datasets; S3",
        "FileNotFoundError: [Errno 2] No such file or directory: '/data/train-00017.arrow'",
        "FileExistsError: [Errno 17] File exists: '/data/train'", raised=True),
@@ -60,7 +60,7 @@ TABLE: tuple[Signature, ...] = (
        r"Service Unavailable|Max retries exceeded with url|Read timed out|Gateway Time-?out|Too Many Requests|"
        r"couldn't connect to '|operation timed out|urlopen error|"
        r"reach the server)|"
-       r"(?:ReadTimeout|ConnectTimeout|EndpointConnectionError|LocalEntryNotFoundError|CommError|"
+       r"(?:ServiceUnavailable|GatewayTimeout|ReadTimeout|ConnectTimeout|EndpointConnectionError|LocalEntryNotFoundError|CommError|"
        r"ServerDisconnectedError|"
        r"ChunkedEncodingError|IncompleteRead|OfflineModeIsEnabled|ConnectionError$)\b",
        "requests, urllib3, botocore, huggingface_hub, wandb",

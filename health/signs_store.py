@@ -87,8 +87,9 @@ TABLE: tuple[Signature, ...] = (
        "RuntimeError: The server socket has failed to listen on any local network address.",
        "[I socket.cpp:480] [c10d] The server socket has started to listen on [::]:29500."),
     _S("elastic-lost", "rdzv_lost", _R, TYPED,
-       r"RendezvousConnectionError|connection to the C10d store has failed|RendezvousStateError|EtcdException",
-       "torch elastic rendezvous api.py",
+       r"RendezvousConnectionError|connection to the C10d store has failed|RendezvousStateError|EtcdException|"
+       r"EtcdConnectionFailed",
+       "torch elastic rendezvous api.py; python-etcd",
        "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the C10d store has "
        "failed.",
        "[default] Rendezvous'ing worker group"),

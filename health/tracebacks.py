@@ -29,12 +29,14 @@ _HEADER = re.compile(r"Traceback \(most recent call last\)")
 _FRAME = re.compile(r'\s{0,12}File "([^"]{1,512})", line \d{1,9}(?:, in (.{1,128}))?')
 _RAISED = re.compile(r"((?:[A-Za-z_]\w{0,63}\.){0,12}[A-Za-z_]\w{0,80})(?:\(\w{1,80}\))?(?::(?: |$)|$)")
 _TELLING = re.compile(r"\w(?:Error|Exception|Interrupt|Failure|OutOfMemory)|^Exception$")
+_TELLING_DOTTED = re.compile(r"\w(?:Unavailable|Timeout|TimedOut|Failed|Exceeded|Requests|Invalid|OutOfResources)$")
 _LEVELS = frozenset({"INFO", "WARNING", "WARN", "ERROR", "DEBUG", "CRITICAL", "FATAL", "NOTE", "Error", "Warning"})
 _LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python\d|<frozen |^<string>$")
 _REPORTED = re.compile(r"( {1,8})traceback ?: Traceback")  # torchrun's report: the rest stands under its label
 _DURING = re.compile(r"During handling of the above exception, another exception occurred")
 _DIGIT = re.compile(r"\d")
 _MAX_LEAD = 256
+_MAX_ESCAPED = 8192
 _IGNORED = re.compile(r"Exception ignored in|Error in atexit\._run_exitfuncs|Exception in thread ")
 
 
@@ -70,6 +72,9 @@ def find(lines: Sequence[str]) -> tuple[Raised, ...]:
         if header := _HEADER.search(body):
             ignored = index > 0 and bool(_IGNORED.search(lines[index - 1]))
             in_block, frame, library, lead = True, "", "", _lead(body, header.start())
+            if escaped := _in_one_line(body[header.start() :], index):
+                raised += escaped
+                in_block = False
             continue
         if lead and _DIGIT.sub("0", body[: len(lead)]) == lead:
             body = body[len(lead) :]
@@ -86,7 +91,7 @@ def find(lines: Sequence[str]) -> tuple[Raised, ...]:
         if not named or named[1] in _LEVELS:
             continue
         kind = named[1].rsplit(".", 1)[-1]
-        if in_block or _TELLING.search(kind):
+        if in_block or _TELLING.search(kind) or (kind != named[1] and _TELLING_DOTTED.search(kind)):
             raised.append(Raised(index, kind, kind + body[named.end(1) :], frame or library, ignored))
             in_block = ignored = False
             frame = library = ""
@@ -99,3 +104,9 @@ def _lead(body: str, end: int) -> str:
     """
     reported = _REPORTED.match(body)
     return reported[1] if reported else _DIGIT.sub("0", body[:end]) if end <= _MAX_LEAD else ""
+
+
+def _in_one_line(text: str, index: int) -> list[Raised]:
+    """Read a traceback that stands in one line as a JSON string, as torchelastic's error handler logs it."""
+    lines = text[:_MAX_ESCAPED].replace('\\"', '"').split("\\n")
+    return [replace(inner, index=index) for inner in find(lines)] if len(lines) > 2 else []
