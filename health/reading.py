@@ -62,6 +62,8 @@ class Reading:
 
 
 _PROGRESS = re.compile(r"(?i)\b(?:step|iter|iteration|epoch)s?\b[ =:#\[(]{0,3}\d")
+_NO_PROGRESS = re.compile(r"%\||srun: |slurmstepd: |submitit ")
+_SPEAKER = re.compile(r"\[(?:rank|default|Rank |rank: )(\d{1,7})\]|^(\d{1,6}): |^\[\d{1,6},(\d{1,6})\]<std")
 _WORK = re.compile(r"WorkNCCL\(SeqNum=(\d{1,12}), OpType=(\w{1,40})")
 _ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (-?\d{1,12})")
 _GROUP = re.compile(r"PG GUID (\w{1,40})")
@@ -108,8 +110,20 @@ def _error_lines(end: RankExit) -> list[str]:
 
 def _handled(hit: Hit, lines: list[str]) -> bool:
     """Training went on after it: two lines of progress or more."""
-    later = (line for line in lines[hit.index + 1 :] if _PROGRESS.search(line) and "|" not in line)
+    who = _speaker(lines[hit.index])
+    later = (line for line in lines[hit.index + 1 :] if _tells_progress(line) and _speaker(line) == who)
     return next(later, None) is not None and next(later, None) is not None
+
+
+def _tells_progress(line: str) -> bool:
+    """Not a bar, that is drawn once more when all is over, and not a scheduler, whose steps are others."""
+    return bool(_PROGRESS.search(line)) and not _NO_PROGRESS.search(line)
+
+
+def _speaker(line: str) -> str:
+    """Return the rank that a line names as its own, '' when it names none: ranks may share a console."""
+    found = _SPEAKER.search(line)
+    return next(number for number in found.groups() if number) if found else ""
 
 
 def _told_only(hit: Hit, hits: Sequence[Hit]) -> bool:
@@ -130,7 +144,14 @@ def _best(hits: list[Hit]) -> Hit | None:
     if best is None or first_cry is None:
         return best or first_cry
     # What follows a cry without a meaning of its own, an unknown exception or a wait, comes from it.
-    return first_cry if best.weight <= HANG + 2 and first_cry.index < best.index else best
+    first = min(hit.index for hit in causes if _same(hit, best))
+    return first_cry if best.weight <= HANG + 2 and first_cry.index < first else best
+
+
+def _same(hit: Hit, best: Hit) -> bool:
+    """The same thing told again, as logs do that repeat a line."""
+    told = hit.raised.text if hit.raised else ""
+    return hit.sign == best.sign and told == (best.raised.text if best.raised else "")
 
 
 def _standing(hit: Hit, end: RankExit) -> Standing:

@@ -100,18 +100,21 @@ TABLE: tuple[Signature, ...] = (
        "RuntimeError: CUDA error: an illegal memory access was encountered",
        "CUDA error checks are on: CUDA_LAUNCH_BLOCKING=1"),
     _S("driver-hang", "gpu_driver_hang", _R, HARDWARE - 5,
-       r"the launch timed out and was terminated|waiting for RPC response from GPU|CUDA_ERROR_LAUNCH_TIMEOUT", "CUDA runtime error 702; GSP",
+       r"the launch timed out and was terminated|waiting for RPC response from GPU|CUDA_ERROR_LAUNCH_TIMEOUT",
+       "CUDA runtime error 702; GSP",
        "RuntimeError: CUDA error: the launch timed out and was terminated", "kernel launch took 3 ms"),
     _S("no-gpu", "gpu_unavailable", _R, HARDWARE - 10,
        r"No CUDA GPUs are available|no CUDA-capable device is detected|is/are busy or unavailable|"
-       r"(?:CUDA error: |Cuda failure (?:\d+ )?'|Error \d{1,4}: )(?:system not yet initialized|initialization error|unknown error|"
+       r"(?:CUDA error: |Cuda failure (?:\d+ )?'|Error \d{1,4}: )(?:system not yet initialized|initialization error|"
+       r"unknown error|"
        r"driver shutting down)|"
        r"CUDA driver initialization failed|"
        r"CUDA unknown error|invalid device ordinal|Found no NVIDIA driver|No HIP GPUs are available|"
        r"Error \d{1,4}: OS call failed|CUDA_ERROR_(?:NO_DEVICE|SYSTEM_NOT_READY|NOT_INITIALIZED|DEVICE_UNAVAILABLE)|"
        r"Failed to initialize NVML: (?:Unknown Error|Driver Not Loaded)|"
        r"nvidia-container-cli: (?:initialization|device) error",
-       "CUDA runtime errors 46, 100, 101, 802, 999; torch/cuda/__init__.py; nvidia-smi, container toolkit", "RuntimeError: No CUDA GPUs are available",
+       "CUDA runtime errors 46, 100, 101, 802, 999; torch/cuda/__init__.py; nvidia-smi, container toolkit",
+       "RuntimeError: No CUDA GPUs are available",
        "CUDA GPUs are available: 8"),
     _S("driver-old", "env_library_mismatch", _R, SPECIFIC,
        r"CUDA driver version is insufficient|NVIDIA driver on your system is too old|no kernel image is available|"

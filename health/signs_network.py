@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .signatures import CRY, FAINT, HANG, HARDWARE, SPECIFIC, TYPED, Role, Signature
+from .signatures import CRY, FAINT, HANG, HARDWARE, SPECIFIC, Role, Signature
 
 _R, _V, _W, _N = Role.ROOT, Role.VICTIM, Role.WRAPPER, Role.NOISE
 _S = Signature

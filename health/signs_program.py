@@ -57,7 +57,9 @@ CHECKPOINT = (
        "saved header of 8 bytes, archive is complete"),
     _S("ckpt-incomplete", "ckpt_incomplete", _R, SPECIFIC + 3,
        r"metadata is None$|Missing key in checkpoint state_dict: |Can't find a valid checkpoint at|"
-       r"is not a distributed checkpoint|zero checkpoints paths are missing|No such file or directory: '.{0,300}(?:/\.metadata|\.distcp|mp_rank_\d\d\w*(?:/\w{1,40}\.pt)?|iter_\d{4,12}/\w{1,40}\.(?:pt|json)|"
+       r"is not a distributed checkpoint|zero checkpoints paths are missing|"
+       r"No such file or directory: '.{0,300}(?:/\.metadata|\.distcp|mp_rank_\d\d\w*(?:/\w{1,40}\.pt)?|"
+       r"iter_\d{4,12}/\w{1,40}\.(?:pt|json)|"
        r"_optim_states\.pt|"
        r"latest_checkpointed_iteration\.txt|\.safetensors\.index\.json|model-\d{5}-of-\d{5}\.(?:bin|safetensors)|"
        r"checkpoint-\d+/(?:trainer_state\.json|optimizer\.pt|scheduler\.pt|rng_state\w{0,8}\.pth))'",

@@ -17,7 +17,8 @@ TABLE: tuple[Signature, ...] = (
        "KeyboardInterrupt", "InterruptedError: [Errno 4] Interrupted system call", raised=True),
     _S("missing",
        "user_data_missing", _R, TYPED, r"(?:FileNotFoundError|DatasetNotFoundError|NotADirectoryError)\b|NoSuchKey\b|"
-       r"\w*Error\b.{0,200}(?:\[Errno 2\]|No such file or directory|does not appear to have a file named|is not a valid model identifier|Unable to (?:synchronously )?open file)",
+       r"\w*Error\b.{0,200}(?:\[Errno 2\]|No such file or directory|does not appear to have a file named|"
+       r"is not a valid model identifier|Unable to (?:synchronously )?open file)",
        "errno ENOENT; datasets; S3",
        "FileNotFoundError: [Errno 2] No such file or directory: '/data/train-00017.arrow'",
        "FileExistsError: [Errno 17] File exists: '/data/train'", raised=True),
@@ -60,14 +61,16 @@ TABLE: tuple[Signature, ...] = (
        r"Service Unavailable|Max retries exceeded with url|Read timed out|Gateway Time-?out|Too Many Requests|"
        r"couldn't connect to '|operation timed out|urlopen error|"
        r"reach the server)|"
-       r"(?:ServiceUnavailable|GatewayTimeout|ReadTimeout|ConnectTimeout|EndpointConnectionError|LocalEntryNotFoundError|CommError|"
+       r"(?:ServiceUnavailable|GatewayTimeout|ReadTimeout|ConnectTimeout|EndpointConnectionError|"
+       r"LocalEntryNotFoundError|CommError|"
        r"ServerDisconnectedError|"
        r"ChunkedEncodingError|IncompleteRead|OfflineModeIsEnabled|ConnectionError$)\b",
        "requests, urllib3, botocore, huggingface_hub, wandb",
        "HTTPError: 503 Server Error: Service Unavailable for url: https://hub.example/api",
        "HTTPError: 401 Client Error: x", raised=True),
     _S("retry-loop", "", _N, 0, r"entering retry loop|[Rr]etrying (?:in|after|request|with)|will retry|"
-       r"(?:out of memory|nan|NaN)\b.{0,600}\b(?:trying|retrying|halving|reducing|lowering|skipping|falling back|continuing)\b|"
+       r"(?:out of memory|nan|NaN)\b.{0,600}\b(?:trying|retrying|halving|reducing|lowering|skipping|falling back|"
+       r"continuing)\b|"
        r"\b(?:[Tt]rying|[Rr]etrying|[Hh]alving|[Rr]educing|[Ss]kipping)\b.{0,200}out of memory",
        "wandb, urllib3, frameworks: it went on", "wandb: Network error (ConnectionError), entering retry loop.",
        "requests.exceptions.ConnectionError: Max retries exceeded with url: /api"),

@@ -13,7 +13,8 @@ TABLE: tuple[Signature, ...] = (
        r"CANCELLED AT \S{1,40} DUE TO PREEMPTION|due to preemption|Job has been preempted|Preempted by (?:a )?pod|"
        r"TERM_PREEMPT|(?:instance|VM|pod|node|[Jj]ob) (?:has been|was|is being) preempted|"
        r"(?:[Ss]pot|[Pp]reemption|[Ii]nterruption|[Tt]ermination)\b.{0,30} notice (?:was )?received|"
-       r"[Rr]eceived (?:an? )?(?:[Ss]pot|[Pp]reemption|[Ii]nterruption|[Tt]ermination)\b.{0,30} notice", "slurm slurmstepd req.c, srun; submitit; LSF; kube-scheduler; notices of clouds",
+       r"[Rr]eceived (?:an? )?(?:[Ss]pot|[Pp]reemption|[Ii]nterruption|[Tt]ermination)\b.{0,30} notice",
+       "slurm slurmstepd req.c, srun; submitit; LSF; kube-scheduler; notices of clouds",
        "slurmstepd: error: *** STEP 608.0 ON node-a5 CANCELLED AT 2026-03-11T02:06:12 DUE TO PREEMPTION ***",
        "slurmstepd: error: *** STEP 608.0 ON node-a5 CANCELLED AT 2026-03-11T02:06:12 DUE TO TIME LIMIT ***"),
     _S("slurm-time", "time_limit", _R, HARDWARE + 5,

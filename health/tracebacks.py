@@ -27,6 +27,7 @@ _PREFIX = re.compile(
 )
 _HEADER = re.compile(r"Traceback \(most recent call last\)")
 _FRAME = re.compile(r'\s{0,12}File "([^"]{1,512})", line \d{1,9}(?:, in (.{1,128}))?')
+_FRAMED = re.compile(r'(.{0,128}?) {1,2}File \\?"[^"]{1,512}", line \d{1,9}, in .')
 _RAISED = re.compile(r"((?:[A-Za-z_]\w{0,63}\.){0,12}[A-Za-z_]\w{0,80})(?:\(\w{1,80}\))?(?::(?: |$)|$)")
 _TELLING = re.compile(r"\w(?:Error|Exception|Interrupt|Failure|OutOfMemory)|^Exception$")
 _TELLING_DOTTED = re.compile(r"\w(?:Unavailable|Timeout|TimedOut|Failed|Exceeded|Requests|Invalid|OutOfResources)$")
@@ -78,8 +79,13 @@ def find(lines: Sequence[str]) -> tuple[Raised, ...]:
             continue
         if lead and _DIGIT.sub("0", body[: len(lead)]) == lead:
             body = body[len(lead) :]
-        if raised and not raised[-1].replaced and _DURING.match(body):
-            raised[-1] = replace(raised[-1], replaced=True)
+        if raised and _DURING.match(body):
+            raised = [replace(r, replaced=True) if r.text == raised[-1].text else r for r in raised]
+        if framed := _FRAMED.match(body):  # with its prefix, or below a header that was cut off
+            in_block = True
+            if framed[1].strip():
+                lead = _DIGIT.sub("0", framed[1])
+                body = body[len(lead) :]
         if found := _FRAME.match(body):
             where = f"{found[1].rsplit('/', 1)[-1]}:{found[2] or ''}"
             if _LIBRARY.search(found[1]):
@@ -91,7 +97,10 @@ def find(lines: Sequence[str]) -> tuple[Raised, ...]:
         if not named or named[1] in _LEVELS:
             continue
         kind = named[1].rsplit(".", 1)[-1]
-        if in_block or _TELLING.search(kind) or (kind != named[1] and _TELLING_DOTTED.search(kind)):
+        dotted = kind != named[1]
+        if in_block and not dotted and kind.islower():  # another rank's line in between: no exception is named so
+            continue
+        if in_block or _TELLING.search(kind) or (dotted and _TELLING_DOTTED.search(kind)):
             raised.append(Raised(index, kind, kind + body[named.end(1) :], frame or library, ignored))
             in_block = ignored = False
             frame = library = ""
