@@ -16,7 +16,7 @@ from functools import cache, lru_cache
 
 from .needles import grouped, needles
 from .tail import clean
-from .tracebacks import Raised, find
+from .tracebacks import Raised, find, strip
 
 MAX_LINES = 2000
 UNNAMED = "exception"  # the sign of an exception that no signature reads
@@ -141,7 +141,10 @@ def _match_line(index: int, line: str, raised: Raised | None) -> list[Hit]:
     hits: list[Hit] = []
     for place in _candidates(line, raised):
         signature, pattern = table()[place], _pattern(place)
-        found = pattern.match(raised.text) if raised and signature.raised else pattern.search(line)
+        if raised and signature.raised:
+            found = pattern.match(raised.text)
+        else:
+            found = pattern.search(line) or pattern.search(strip(line))  # the beginning may stand behind a prefix
         if found is None or (signature.check and not signature.check(found)):
             continue
         if signature.role is Role.NOISE:

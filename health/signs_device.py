@@ -112,8 +112,11 @@ TABLE: tuple[Signature, ...] = (
        r"CUDA unknown error|invalid device ordinal|Found no NVIDIA driver|No HIP GPUs are available|"
        r"Error \d{1,4}: OS call failed|CUDA_ERROR_(?:NO_DEVICE|SYSTEM_NOT_READY|NOT_INITIALIZED|DEVICE_UNAVAILABLE)|"
        r"Failed to initialize NVML: (?:Unknown Error|Driver Not Loaded)|"
-       r"nvidia-container-cli: (?:initialization|device) error",
-       "CUDA runtime errors 46, 100, 101, 802, 999; torch/cuda/__init__.py; nvidia-smi, container toolkit",
+       r"nvidia-container-cli: (?:initialization|device) error|is only supported with GPUs, no GPUs found|"
+       r"You requested gpu: |No supported gpu backend found|^No devices were found$|"
+       r"Unable to initialize backend 'cuda'|"
+       r"deserialize object on (?:a CUDA device but torch|CUDA device \d+ but torch)",
+       "CUDA runtime errors 46, 100, 101, 802, 999; torch cuda/__init__.py; nvidia-smi, lightning, jax",
        "RuntimeError: No CUDA GPUs are available",
        "CUDA GPUs are available: 8"),
     _S("driver-old", "env_library_mismatch", _R, SPECIFIC,

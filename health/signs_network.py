@@ -25,7 +25,8 @@ NCCL = (
        "[PG ID 0 PG GUID 0(default_pg) Rank 1] Timeout at NCCL work: 808, last enqueued NCCL work: 811",
        "[PG ID 0 PG GUID 0(default_pg) Rank 1] last enqueued work: 811, last completed work: 810"),
     _S("nccl-unique-id", "collective_init_timeout", _R, HANG + 1,
-       r"retr(?:ie|ei)ving ncclUniqueId .{0,300}[Tt]ime(?:out|d out)|wait timeout after \d+ ?ms, keys:",
+       r"retr(?:ie|ei)ving ncclUniqueId .{0,300}[Tt]ime(?:out|d out)|wait timeout after \d+ ?ms, keys:|"
+       r"Timeout waiting for key: ",
        "torch ProcessGroupNCCL.cpp broadcastUniqueNCCLID; TCPStore.cpp doWait",
        "[3] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', "
        "but store->get('0') got error: wait timeout after 600000ms, keys: /default_pg/0//cuda//0",

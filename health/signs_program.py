@@ -26,6 +26,9 @@ START = (
     _S("not-executable", "user_permission", _R, SPECIFIC,
        r"\b(?:sh|bash|line \d+|exec|env): .{1,200}: Permission denied$", "bash execute_cmd.c, dash",
        "/bin/bash: ./train.sh: Permission denied", "bash: warning: setlocale: LC_ALL: cannot change locale"),
+    _S("ssh-key", "user_auth", _R, SPECIFIC, r"Permission denied \((?:publickey|password|gssapi)",
+       "openssh sshconnect2.c",
+       "u@node-a2: Permission denied (publickey,password).", "/bin/bash: ./train.sh: Permission denied"),
     _S("no-command", "user_args", _R, SPECIFIC,
        r"\b(?:sh|bash|line \d+|exec|env): .{1,200}: (?:command not found|not found|No such file or directory)$|"
        r"exec: .{1,200}: (?:executable file )?not found",
@@ -51,7 +54,8 @@ CHECKPOINT = (
        r"invalid header or archive is corrupted|pickle data was truncated|Ran out of input|"
        r"UnpicklingError(?!: Weights only)|"
        r"MetadataIncompleteBuffer|HeaderTooLarge|HeaderTooSmall|InvalidHeader|Error while deserializing header|"
-       r"File is not a zip file|storage has wrong byte size",
+       r"File is not a zip file|storage has wrong byte size|Invalid magic number; corrupt|InvalidHeaderDeserialization|"
+       r"Unable to load weights from pytorch checkpoint|kMaxSupportedFileFormatVersion",
        "torch serialization.py, inline_container.cc; Python pickle, zipfile; safetensors",
        "RuntimeError: unexpected EOF, expected 8 more bytes. The file might be corrupted.",
        "saved header of 8 bytes, archive is complete"),
@@ -71,7 +75,8 @@ CHECKPOINT = (
        r"became|returned) (?:nan|NaN|inf)|"
        r"NaN (?:loss|detected|or Inf)|non-?finite|[Nn]an (?:loss|values?)|[Mm]inimum loss scale|"
        r"loss scale already at minimum)|"
-       r"[Ll]oss is (?:nan|inf)\W{1,3}(?:stopping|aborting|exiting)|FloatingPointError|"
+       r"[Ll]oss is (?:nan|inf|NaN|tensor\((?:nan|inf).{0,40})\W{1,3}(?:stopping|aborting|exiting)|"
+       r"FloatingPointError|non-finite loss, ending|"
        r"rerun_state_machine:\w.{0,40} result (?:nan|inf|-inf)",
        "Megatron-LM rerun_state_machine.py, param_and_grad_buffer.py; fairseq, DeepSpeed loss scalers; torch anomaly "
        "mode",

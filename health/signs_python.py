@@ -40,9 +40,15 @@ TABLE: tuple[Signature, ...] = (
        "RuntimeError: the size of the queue is 8", raised=True),
     _S("data", "user_data_error", _R, TYPED - 5,
        r"(?:KeyError|UnicodeDecodeError|JSONDecodeError|ArrowInvalid|UnidentifiedImageError|BadGzipFile|DataLossError|"
-       r"DatasetGenerationError|ParserError)\b|\w*Error\b.{0,80}(?:image file is truncated|Not a gzipped file)",
+       r"DatasetGenerationError|ParserError)\b|"
+       r"\w*[Ee]rror\b.{0,300}(?:image file is truncated|Not a gzipped file|!_src\.empty\(\)|unexpected end of data|"
+       r"Compressed file ended before)",
        "Python dict and codecs; json, pyarrow, Pillow, pandas, datasets", "KeyError: 'label'",
        "AttributeError: 'Trainer' object has no attribute 'label'", raised=True),
+    _S("data-format", "user_data_error", _R, TYPED + 1,
+       r"\w*Error\b.{0,80}open file \((?:file signature not found|truncated file)", "h5py: not an HDF5 file",
+       "OSError: Unable to synchronously open file (file signature not found)",
+       "OSError: Unable to synchronously open file (unable to open file: errno = 2)", raised=True),
     _S("environment", "user_exception", _R, TYPED - 4, r"KeyError: '[A-Z][A-Z0-9_]{2,60}'$",
        "Python os.environ: an environment variable is not set", "KeyError: 'WANDB_PROJECT'",
        "KeyError: 'label'", raised=True),

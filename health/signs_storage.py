@@ -17,6 +17,15 @@ TABLE: tuple[Signature, ...] = (
        "torch DataLoader, MapAllocator.cpp",
        "RuntimeError: DataLoader worker (pid 13296) is killed by signal: Bus error.",
        "using shared memory (shm) of 64 GiB"),
+    _S("shm-frames", "shm_exhausted", _R, SPECIFIC + 5,
+       r"multiprocessing/(?:shared_memory|heap|synchronize)\.py\"|SemLock\(|_posixshmem\.shm_open",
+       "Python multiprocessing: its semaphores and shared memory live in /dev/shm",
+       '  File "/usr/lib/python3.10/multiprocessing/heap.py", line 81, in __init__',
+       '  File "/usr/lib/python3.10/multiprocessing/queues.py", line 244, in _feed', beside="disk-full"),
+    _S("temporary-frames", "disk_full_local", _R, SPECIFIC + 2,
+       r"/tempfile\.py\", line", "Python tempfile: /tmp, of the node",
+       '  File "/usr/lib/python3.10/tempfile.py", line 499, in func_wrapper',
+       '  File "/src/my_tempfile.py", line 4, in save', beside="disk-full"),
     _S("disk-full-local", "disk_full_local", _R, SPECIFIC + 2,
        r"(?:Errno 28|No space left on device).{0,20}['\"`]/(?:tmp|var|local\w*|nvme\w*|ssd\w*|raid\w*|run|root|"
        r"mnt/(?:local|nvme|ssd)\w*|"

@@ -76,7 +76,8 @@ TABLE: tuple[Signature, ...] = (
        "[I socket.cpp:764] [c10d] The IPv6 network addresses of (node-x9, 29500) are [::1]:29500",
        beside="store-connect"),
     _S("dns", "dns_failure", _R, SPECIFIC,
-       r"gaierror\b|Temporary failure in name resolution|getaddrinfo failed|NameResolutionError",
+       r"gaierror\b|Temporary failure in name resolution(?!\)\.)|Could not resolve host|getaddrinfo failed|"
+       r"NameResolutionError",
        "Python socket, glibc gai_strerror, urllib3",
        "socket.gaierror: [Errno -2] Name or service not known",
        "resolved node-a1 in 0.2 ms"),
@@ -101,6 +102,9 @@ TABLE: tuple[Signature, ...] = (
        r"RendezvousTimeoutError", "torch elastic rendezvous api.py",
        "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError",
        "torch.distributed.elastic.rendezvous.api.RendezvousClosedError"),
+    _S("horovod-peer", "peer_lost", _V, CRY,
+       r"HorovodInternalError", "horovod common/exceptions.py",
+       "horovod.common.exceptions.HorovodInternalError: Horovod has been shut down.", "HorovodVersionMismatchError: 1"),
     _S("jax-peer", "peer_lost", _V, CRY,
        r"JAX distributed service detected fatal errors|tasks are unhealthy \(stopped sending heartbeats\)|"
        r"another task (?:reported an error|died)|[Cc]oordination service agent .{0,80}(?:heartbeat|connection)",
