@@ -6,7 +6,10 @@ fifty times cheaper than a regex. Read from the pattern itself, so that the tabl
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 SHORTEST = 3
+GRAM = 4
 
 
 def needles(pattern: str) -> tuple[str, ...]:
@@ -18,6 +21,30 @@ def needles(pattern: str) -> tuple[str, ...]:
             return ()
         best += words
     return tuple(dict.fromkeys(best))
+
+
+def grouped(words: Iterable[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the words in groups, each with a few letters that all of it hold: a line without them holds none.
+
+    Hundreds of words are then some sixty tests for an ordinary line. Each group is the largest that is left; letters
+    with a space count less, for those stand in ordinary lines too.
+    """
+    holders: dict[str, set[str]] = {}
+    left = set(words)
+    for word in left:
+        for at in range(max(1, len(word) - GRAM + 1)):
+            holders.setdefault(word[at : at + GRAM], set()).add(word)
+    groups: list[tuple[str, tuple[str, ...]]] = []
+    while left:
+        gram = max(holders, key=lambda gram: (len(holders[gram]) / (4 if " " in gram else 1), gram))
+        members = frozenset(holders[gram])
+        groups.append((gram, tuple(sorted(members))))
+        left -= members
+        for word in members:
+            for at in range(max(1, len(word) - GRAM + 1)):
+                holders[word[at : at + GRAM]].discard(word)
+        holders = {gram: held for gram, held in holders.items() if held}
+    return tuple(groups)
 
 
 def _split(pattern: str) -> list[str]:

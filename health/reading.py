@@ -66,6 +66,8 @@ class Reading:
 
 
 _PROGRESS = re.compile(r"(?i)\b(?:step|iter|iteration|epoch)s?\b[ =:#\[(]{0,3}\d")
+_NO_PROGRESS = re.compile(r"%\||srun: |slurmstepd: |submitit ")
+_SPEAKER = re.compile(r"\[(?:rank|default|Rank |rank: )(\d{1,7})\]|^(\d{1,6}): |^\[\d{1,6},(\d{1,6})\]<std")
 _WORK = re.compile(r"WorkNCCL\(SeqNum=(\d{1,12}), OpType=(\w{1,40})")
 _ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (-?\d{1,12})")
 _GROUP = re.compile(r"PG GUID (\w{1,40})")
@@ -74,6 +76,7 @@ _NESTED = re.compile(  # another launcher inside ours: torchrun, DeepSpeed, mult
     r"(?:died with|terminated with signal) <?(?:Signals\.)?(SIG[A-Z]{2,8})\b"
 )
 _ACCUSED = re.compile(r"Ranks? ([\d, ]{1,400}) failed to pass monitoredBarrier")
+TOLD = frozenset({"cuda-oom", "cuda-oom-foreign"})  # signs that programs print when they handle what they saw
 _CASCADE_FAMILIES = frozenset({"network", "rendezvous"})
 
 
@@ -85,7 +88,8 @@ def read(node: str, end: RankExit) -> Reading:
     pasted = tuple(sign for sign in signs(lines) if not went_on(lines, sign.index))
     kernels = {sign.index for sign in pasted}  # the kernel's words, not the rank's
     hits = match(lines)
-    best = _best([hit for hit in hits if hit.index not in kernels and not went_on(lines, hit.index)])
+    kept = [hit for hit in hits if hit.index not in kernels and not went_on(lines, hit.index)]
+    best = _best([hit for hit in kept if not _told_only(hit, hits)])
     bare = _bare(node, end, _inner_status(end, lines))
     bare = replace(bare, crumb=lines[-1] if lines else "", pasted=pasted)
     if best is None:
@@ -113,9 +117,34 @@ def _error_lines(end: RankExit) -> list[str]:
 
 
 def went_on(lines: Sequence[str], index: int) -> bool:
-    """Return whether training went on after that line: two lines of progress or more."""
-    later = (line for line in lines[index + 1 :] if _PROGRESS.search(line) and "|" not in line)
+    """Return whether training went on after that line: two lines of progress of the same rank, or more."""
+    who = _speaker(lines[index])
+    later = (line for line in lines[index + 1 :] if tells_progress(line) and _speaker(line) == who)
     return next(later, None) is not None and next(later, None) is not None
+
+
+def tells_progress(line: str) -> bool:
+    """Tell whether a line says that training goes on.
+
+    A bar does not, for it is drawn once more when all is over; nor does a scheduler, whose steps are others.
+    """
+    return bool(_PROGRESS.search(line)) and not _NO_PROGRESS.search(line)
+
+
+def _speaker(line: str) -> str:
+    """Return the rank that a line names as its own, '' when it names none: ranks may share a console."""
+    found = _SPEAKER.search(line)
+    return next(number for number in found.groups() if number) if found else ""
+
+
+def _told_only(hit: Hit, hits: Sequence[Hit]) -> bool:
+    """The program told of it and then ended by another exception: memory that a smaller batch fitted into, or a key
+    that was looked up in vain and complained about."""
+    if hit.raised:
+        return hit.raised.replaced and hit.raised.type == "KeyError"
+    return hit.sign in TOLD and any(
+        later.raised and later.role is Role.ROOT and later.cls != hit.cls for later in hits if later.index > hit.index
+    )
 
 
 def _best(hits: list[Hit]) -> Hit | None:
@@ -126,7 +155,14 @@ def _best(hits: list[Hit]) -> Hit | None:
     if best is None or first_cry is None:
         return best or first_cry
     # What follows a cry without a meaning of its own, an unknown exception or a wait, comes from it.
-    return first_cry if best.weight <= HANG + 2 and first_cry.index < best.index else best
+    first = min(hit.index for hit in causes if _same(hit, best))
+    return first_cry if best.weight <= HANG + 2 and first_cry.index < first else best
+
+
+def _same(hit: Hit, best: Hit) -> bool:
+    """The same thing told again, as logs do that repeat a line."""
+    told = hit.raised.text if hit.raised else ""
+    return hit.sign == best.sign and told == (best.raised.text if best.raised else "")
 
 
 def _standing(hit: Hit, end: RankExit) -> Standing:

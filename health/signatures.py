@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cache, lru_cache
 
-from .needles import needles
+from .needles import grouped, needles
 from .tail import clean
-from .tracebacks import Raised, find
+from .tracebacks import Raised, find, strip
 
 MAX_LINES = 2000
 UNNAMED = "exception"  # the sign of an exception that no signature reads
@@ -93,9 +93,10 @@ def prepare() -> None:
 @lru_cache(maxsize=1)
 def table() -> tuple[Signature, ...]:
     """Return every signature, noise first."""
-    from . import signs_device, signs_network, signs_program, signs_python
+    from . import signs_device, signs_network, signs_program, signs_python, signs_scheduler, signs_storage, signs_store
 
-    every = signs_network.TABLE + signs_device.TABLE + signs_program.TABLE + signs_python.TABLE
+    themes = (signs_network, signs_store, signs_device, signs_scheduler, signs_storage, signs_program, signs_python)
+    every = (signature for theme in themes for signature in theme.TABLE)
     return tuple(sorted(every, key=lambda signature: signature.role is not Role.NOISE))
 
 
@@ -110,34 +111,40 @@ def _pattern(place: int) -> re.Pattern[str]:
 
 
 @lru_cache(maxsize=1)
-def _words() -> tuple[tuple[tuple[str, tuple[int, ...]], ...], tuple[int, ...], tuple[int, ...]]:
-    """Return words with the places of the signatures that need one of them, and the places of those for exceptions
-    and of those that need none."""
+def _words() -> tuple[tuple[tuple[str, tuple[tuple[str, tuple[int, ...]], ...]], ...], tuple[int, ...]]:
+    """Return the words that lines are searched for, in groups, with the places of the signatures that need one of
+    them; and the places of the signatures for exceptions."""
     places: dict[str, list[int]] = {}
     raised: list[int] = []
-    always: list[int] = []
     for place, signature in enumerate(table()):
-        needed = needles(signature.pattern)
         if signature.raised:
             raised.append(place)
-        elif not needed:
-            always.append(place)
-        for word in () if signature.raised else needed:
+            continue
+        for word in needles(signature.pattern) or ("",):  # '' stands in every line
             places.setdefault(word, []).append(place)
-    return tuple((word, tuple(where)) for word, where in places.items()), tuple(raised), tuple(always)
+    groups = grouped(places)
+    return tuple((gram, tuple((word, tuple(places[word])) for word in words)) for gram, words in groups), tuple(raised)
 
 
 def _candidates(line: str, raised: Raised | None) -> list[int]:
-    words, for_raised, always = _words()
-    found = {place for word, where in words if word in line for place in where}
-    return sorted(found.union(always, for_raised if raised else ()))
+    groups, for_raised = _words()
+    found = set(for_raised) if raised else set[int]()
+    for gram, words in groups:
+        if gram in line:
+            for word, places in words:
+                if word in line:
+                    found.update(places)
+    return sorted(found)
 
 
 def _match_line(index: int, line: str, raised: Raised | None) -> list[Hit]:
     hits: list[Hit] = []
     for place in _candidates(line, raised):
         signature, pattern = table()[place], _pattern(place)
-        found = pattern.match(raised.text) if raised and signature.raised else pattern.search(line)
+        if raised and signature.raised:
+            found = pattern.match(raised.text)
+        else:
+            found = pattern.search(line) or pattern.search(strip(line))  # the beginning may stand behind a prefix
         if found is None or (signature.check and not signature.check(found)):
             continue
         if signature.role is Role.NOISE:

@@ -8,15 +8,36 @@ from .signatures import HARDWARE, SPECIFIC, TYPED, Role, Signature
 
 _R = Role.ROOT
 _S = Signature
-_HELD = re.compile(r"(Process \d+|this process) has (\d+\.?\d*) ([GM])iB")
+_SIZE = r"(\d+\.?\d*) (bytes|[KMGT]iB)"
+_OTHER = re.compile(r"Process \d+ has " + _SIZE)
+_OWN = re.compile(r"this process has " + _SIZE)
+_TORCH = re.compile(_SIZE + r" (?:is allocated by PyTorch|is reserved by PyTorch|reserved in total by PyTorch)")
+_TOTAL = re.compile(r"total capacity of " + _SIZE + "|" + _SIZE + r" total capacity")
+_FREE = re.compile(r"of which " + _SIZE + " is free|" + _SIZE + r" free")
+_GIB = {"bytes": 1 / (1 << 30), "KiB": 1 / (1 << 20), "MiB": 1 / (1 << 10), "GiB": 1.0, "TiB": 1024.0}
+_CONTEXT_GIB = 4.0  # more than a context, a communicator's buffers and a library's workspaces together
 
 
 def _mostly_others(found: re.Match[str]) -> bool:
-    """The allocator lists who holds the memory: true when other processes hold more of it than this one."""
+    """Whether other processes hold more than twice the memory of this one, from whatever the allocator told.
+
+    It lists processes where NVML answers. In a container this one stands among the others, under the host's number;
+    then, and where nothing is listed, what torch allocated stands for what is its own.
+    """
     text = found.string[found.start() : found.start() + 2000]
-    held = [(who, float(size) / (1024 if unit == "M" else 1)) for who, size, unit in _HELD.findall(text)]
-    own = sum(size for who, size in held if who == "this process")
-    return own > 0 and sum(size for _, size in held) > 2 * own
+    own, torch, others = _sum(_OWN, text), _sum(_TORCH, text), _sum(_OTHER, text)
+    if own:
+        return others > 2 * own
+    if not _TORCH.search(text):
+        return False
+    used = others or (_sum(_TOTAL, text) - _sum(_FREE, text) if _FREE.search(text) else 0.0)
+    return used - torch > max(2 * torch, _CONTEXT_GIB)
+
+
+def _sum(pattern: re.Pattern[str], text: str) -> float:
+    """Return the GiB of all sizes that the pattern finds."""
+    told = [[word for word in found.groups() if word] for found in pattern.finditer(text)]
+    return sum(float(size) * _GIB[unit] for size, unit in told)
 
 
 # fmt: off
@@ -31,13 +52,16 @@ TABLE: tuple[Signature, ...] = (
        "which "
        "1 GiB is free. Including non-PyTorch memory, this process has 77.00 GiB memory in use.", check=_mostly_others),
     _S("cuda-oom", "cuda_oom", _R, SPECIFIC,
-       r"(?:CUDA|HIP|XPU) out of memory\. Tried|(?:Error|failure '): ?(?:CUDA|HIP) out of memory|"
-       r"C(?:UBLAS|UDNN)_STATUS_ALLOC_FAILED|CUBLAS_STATUS_NOT_INITIALIZED",
-       "torch CUDACachingAllocator.cpp, CUDAException.h",
+       r"(?:CUDA|HIP|XPU|NPU) out of memory\. Tried|(?:Error|failure '): ?(?:CUDA|HIP) out of memory|"
+       r"CU(?:BLAS|DNN|SOLVER|SPARSE)_STATUS_ALLOC_FAILED|CU(?:BLAS|DNN)_STATUS_NOT_INITIALIZED|CUFFT_ALLOC_FAILED|"
+       r"OutOfMemoryError: Allocation on device|RESOURCE_EXHAUSTED: (?:Out of memory|Failed to allocate)|"
+       r"OOM when allocating tensor|OutOfMemoryError: Out of memory allocating",
+       "torch CUDACachingAllocator.cpp, CUDAException.h; XLA, tensorflow, cupy",
        "RuntimeError: CUDA out of memory. Tried to allocate 2.44 GiB (GPU 3; 79.21 GiB total capacity)",
        "step 1000 loss 1.21 (retrying after CUDA out of memory: micro-batch 8 -> 4)"),
     _S("cuda-oom-driver", "cuda_oom", _R, SPECIFIC,
-       r"CUDA error: out of memory|Cuda failure (?:\d+ )?'out of memory'|Failed to CUDA (?:calloc|malloc)",
+       r"(?:CUDA|HIP) error: out of memory|Cuda failure (?:\d+ )?'out of memory'|Failed to CUDA (?:calloc|malloc)|"
+       r"CUDA_ERROR_OUT_OF_MEMORY|Error 2: out of memory",
        "c10 CUDAException.cpp: the driver itself refused; nccl checks.h, alloc.h",
        "RuntimeError: CUDA error: out of memory", "RuntimeError: CUDA out of memory. Tried to allocate 2.44 GiB"),
     _S("cuda-oom-at-start", "cuda_oom_foreign", _R, SPECIFIC + 5,
@@ -46,7 +70,7 @@ TABLE: tuple[Signature, ...] = (
        '  File "/env/site-packages/torch/cuda/__init__.py", line 476, in _lazy_init',
        '  File "/env/site-packages/torch/nn/modules/linear.py", line 125, in forward', beside="cuda-oom-driver"),
     _S("ecc", "gpu_ecc", _R, HARDWARE,
-       r"uncorrectable ECC error|cudaErrorECCUncorrectable",
+       r"uncorrectable ECC error|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE",
        "CUDA runtime error 214", "RuntimeError: CUDA error: uncorrectable ECC error encountered",
        "ECC errors: 0 uncorrectable, 3 corrected"),
     _S("gpu-lost", "gpu_lost", _R, HARDWARE,
@@ -54,38 +78,53 @@ TABLE: tuple[Signature, ...] = (
        "NVML return code 15; nvidia-smi", "Unable to determine the device handle for GPU 0000:44:00.0: GPU is lost.",
        "nvmlInit: GPU 0 found"),
     _S("nvlink", "gpu_nvlink", _R, HARDWARE,
-       r"[Uu]ncorrectable NVLink error|cudaErrorNvlinkUncorrectable|peer GPU memory over nvlink or a hardware error",
-       "CUDA runtime errors 220, 721",
+       r"[Uu]ncorrectable NVLink error|cudaErrorNvlinkUncorrectable|CUDA_ERROR_NVLINK_UNCORRECTABLE|"
+       r"peer GPU memory over nvlink or a hardware error|Failed to bind NVLink SHARP",
+       "CUDA runtime errors 220, 721; nccl transport/nvls.cc (fabric manager)",
        "RuntimeError: CUDA error: uncorrectable NVLink error detected during the execution",
        "NCCL INFO NVLink connected: 12 links"),
     _S("device-assert", "user_device_assert", _R, SPECIFIC + 2,
-       r"device-side assert triggered|block: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion",
+       r"device-side assert triggered|CUDA_ERROR_ASSERT|Device-side assert(?:ion)? .{0,300}(?:failed|triggered)|"
+       r"block: \[\d+, ?\d+, ?\d+\], thread: \[\d+, ?\d+, ?\d+\] Assertion",
        "CUDA runtime error 710; assert in a kernel",
        "RuntimeError: CUDA error: device-side assert triggered",
        "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions."),
     _S("illegal-access", "gpu_app_fault", _R, SPECIFIC,
        r"(?:CUDA error|Cuda failure|an?).{0,20}(?:illegal memory access|misaligned address|illegal instruction)"
        r"(?: was)? ?(?:encountered)?|invalid program counter|unspecified launch failure|Memory access fault by GPU|"
-       r"CUBLAS_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR|INVALID_VALUE)|CUDNN_STATUS_(?:EXECUTION_FAILED|"
-       r"INTERNAL_ERROR|MAPPING_ERROR)",
-       "CUDA runtime errors 700, 715, 716, 718, 719; cuBLAS, cuDNN status",
+       r"CU(?:BLAS|DNN|SOLVER|SPARSE)_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR|INVALID_VALUE|MAPPING_ERROR)|"
+       r"CUFFT_(?:EXEC_FAILED|INTERNAL_ERROR)|Triton Error \[(?:CUDA|HIP)\]: (?:an illegal|misaligned|unspecified)|"
+       r"CUDA_ERROR_(?:ILLEGAL_ADDRESS|ILLEGAL_INSTRUCTION|MISALIGNED_ADDRESS|INVALID_PC|LAUNCH_FAILED)|"
+       r"HSA_STATUS_ERROR_(?:EXCEPTION|MEMORY_FAULT|ILLEGAL_INSTRUCTION)",
+       "CUDA runtime errors 700, 715, 716, 718, 719; cuBLAS, cuDNN, cuFFT status; triton, XLA, ROCm",
        "RuntimeError: CUDA error: an illegal memory access was encountered",
        "CUDA error checks are on: CUDA_LAUNCH_BLOCKING=1"),
     _S("driver-hang", "gpu_driver_hang", _R, HARDWARE - 5,
-       r"the launch timed out and was terminated|waiting for RPC response from GPU", "CUDA runtime error 702; GSP",
+       r"the launch timed out and was terminated|waiting for RPC response from GPU|CUDA_ERROR_LAUNCH_TIMEOUT",
+       "CUDA runtime error 702; GSP",
        "RuntimeError: CUDA error: the launch timed out and was terminated", "kernel launch took 3 ms"),
     _S("no-gpu", "gpu_unavailable", _R, HARDWARE - 10,
        r"No CUDA GPUs are available|no CUDA-capable device is detected|is/are busy or unavailable|"
-       r"(?:CUDA error: |Cuda failure (?:\d+ )?')(?:system not yet initialized|initialization error|unknown error|"
+       r"(?:CUDA error: |Cuda failure (?:\d+ )?'|Error \d{1,4}: )(?:system not yet initialized|initialization error|"
+       r"unknown error|"
        r"driver shutting down)|"
        r"CUDA driver initialization failed|"
-       r"CUDA unknown error|invalid device ordinal|Found no NVIDIA driver|No HIP GPUs are available",
-       "CUDA runtime errors 46, 100, 101, 802, 999; torch/cuda/__init__.py", "RuntimeError: No CUDA GPUs are available",
+       r"CUDA unknown error|invalid device ordinal|Found no NVIDIA driver|No HIP GPUs are available|"
+       r"Error \d{1,4}: OS call failed|CUDA_ERROR_(?:NO_DEVICE|SYSTEM_NOT_READY|NOT_INITIALIZED|DEVICE_UNAVAILABLE)|"
+       r"Failed to initialize NVML: (?:Unknown Error|Driver Not Loaded)|"
+       r"nvidia-container-cli: (?:initialization|device) error|is only supported with GPUs, no GPUs found|"
+       r"You requested gpu: |No supported gpu backend found|^No devices were found$|"
+       r"Unable to initialize backend 'cuda'|"
+       r"deserialize object on (?:a CUDA device but torch|CUDA device \d+ but torch)",
+       "CUDA runtime errors 46, 100, 101, 802, 999; torch cuda/__init__.py; nvidia-smi, lightning, jax",
+       "RuntimeError: No CUDA GPUs are available",
        "CUDA GPUs are available: 8"),
     _S("driver-old", "env_library_mismatch", _R, SPECIFIC,
        r"CUDA driver version is insufficient|NVIDIA driver on your system is too old|no kernel image is available|"
        r"forward compatibility was attempted|provided PTX was compiled with an unsupported toolchain|"
-       r"compiled with different CUDA|Torch not compiled with CUDA enabled",
+       r"compiled with different CUDA|Torch not compiled with CUDA enabled|unsupported display driver|"
+       r"is not compatible with the current PyTorch installation|CUDA_ERROR_(?:NO_BINARY_FOR_GPU|UNSUPPORTED_PTX)|"
+       r"[Dd]river/library version mismatch",
        "CUDA runtime errors 35, 209, 222, 804",
        "RuntimeError: CUDA error: no kernel image is available for execution on the device",
        "CUDA driver version 12.4, runtime version 12.4"),

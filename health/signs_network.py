@@ -1,8 +1,8 @@
-"""Signs written by NCCL, gloo, c10d's stores and sockets, MPI and torchelastic itself. Data; read by ``signatures``."""
+"""Signs written by NCCL and torch's process groups, and the cries of ranks about each other. Data."""
 
 from __future__ import annotations
 
-from .signatures import CRY, FAINT, HANG, HARDWARE, SPECIFIC, TYPED, Role, Signature
+from .signatures import CRY, FAINT, HANG, HARDWARE, SPECIFIC, Role, Signature
 
 _R, _V, _W, _N = Role.ROOT, Role.VICTIM, Role.WRAPPER, Role.NOISE
 _S = Signature
@@ -16,7 +16,7 @@ NCCL = (
        "Timeout(ms)=600000)",
        "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=17, OpType=ALLREDUCE)"),
     _S("nccl-timeout", "collective_timeout", _R, HANG,
-       r"caught collective operation timeout: \w{0,8}Work\w{0,8}\(",
+       r"[Cc]aught collective operation timeout: \w{0,8}Work\w{0,8}\(",
        "torch ProcessGroupNCCL.cpp WorkNCCL::checkTimeout",
        "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=808, OpType=ALLREDUCE, Timeout(ms)=600)",
        "[Rank 1] collective operation timeout is set to Timeout(ms)=600000"),
@@ -25,7 +25,8 @@ NCCL = (
        "[PG ID 0 PG GUID 0(default_pg) Rank 1] Timeout at NCCL work: 808, last enqueued NCCL work: 811",
        "[PG ID 0 PG GUID 0(default_pg) Rank 1] last enqueued work: 811, last completed work: 810"),
     _S("nccl-unique-id", "collective_init_timeout", _R, HANG + 1,
-       r"retr(?:ie|ei)ving ncclUniqueId .{0,300}[Tt]ime(?:out|d out)|wait timeout after \d+ ?ms, keys:",
+       r"retr(?:ie|ei)ving ncclUniqueId .{0,300}[Tt]ime(?:out|d out)|wait timeout after \d+ ?ms, keys:|"
+       r"Timeout waiting for key: ",
        "torch ProcessGroupNCCL.cpp broadcastUniqueNCCLID; TCPStore.cpp doWait",
        "[3] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', "
        "but store->get('0') got error: wait timeout after 600000ms, keys: /default_pg/0//cuda//0",
@@ -101,6 +102,10 @@ NCCL = (
        "torch NCCLUtils; nccl issue 795",
        "ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error.",
        "ncclSuccess: no error (ncclSystem is up)"),
+    _S("nccl-address", "network_config", _R, SPECIFIC,
+       r"connecting to address .{0,60}is neither AF_INET", "nccl misc/socket.cc ncclSocketInit; nccl issue 1837",
+       "ncclSocketInit: connecting to address  with family 59936 is neither AF_INET(2) nor AF_INET6(10)",
+       "NCCL INFO ncclSocketInit: connecting to address 10.0.3.17<50211>"),
     _S("nccl-interface", "network_config", _R, SPECIFIC,
        r"Bootstrap ?: no socket interface found|NET/Socket ?: [Nn]o interface found|"
        r"Unable to find (?:interface|address) for: ?\[?\S|no device found matching",
@@ -108,104 +113,20 @@ NCCL = (
        "RuntimeError: [enforce fail at gloo/transport/tcp/device.cc:83] ifa != nullptr. Unable to find interface "
        "for: [10.0.3.15]",
        "NCCL INFO Bootstrap : Using eth0:10.0.3.15<0>"),
+    _S("nccl-version", "env_library_mismatch", _R, SPECIFIC,
+       r"Mismatched NCCL version detected", "nccl init.cc bootstrap of ranks with different libraries",
+       "NCCL WARN Mismatched NCCL version detected : rank 0 (22105) rank 3 (21805)",
+       "NCCL INFO NCCL version 2.21.5+cuda12.4"),
+    _S("nccl-info", "", _N, 0,
+       r"^.{0,160}\d:\d+(?::\d+)? \[-?\d+\] NCCL (?:INFO|TRACE) (?!.{0,400}Error: )",
+       "nccl debug.cc: what it tells with NCCL_DEBUG=INFO decides nothing",
+       "node-a1:1:2 [0] NCCL INFO NET/Plugin : Plugin load (libnccl-net.so) returned 2 : libnccl-net.so: cannot open "
+       "shared object file",
+       "node-a1:1:2 [0] include/alloc.h:185 NCCL WARN Failed to CUDA calloc 6291456 bytes"),
     _S("gloo-loopback", "network_config", _N, 0,
        r"Using the loopback address as fallback", "torch ProcessGroupGloo.cpp: a warning; one node works with it",
        "Warning: Unable to resolve hostname to a (local) address. Using the loopback address as fallback.",
        "RuntimeError: Unable to find address for: eth7"),
-)
-
-STORE = (
-    _S("gloo-timeout", "collective_timeout", _R, HANG,
-       r"Timed out waiting \d+ ?ms for (?:recv|send) operation|Application timeout caused pair closure",
-       "gloo unbound_buffer.cc, pair.cc",
-       "RuntimeError: [gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 8000ms for recv operation to "
-       "complete",
-       "RuntimeError: [gloo/transport/tcp/pair.cc:537] Connection closed by peer [10.0.3.12]:39077"),
-    _S("gloo-mesh", "collective_init_timeout", _R, HANG + 1,
-       r"Gloo connectFullMesh failed|gloo/\S{1,80} (?:Connect timeout|connect \S{1,60}: Connection refused)|"
-       r"failed to connect, willRetry=0",
-       "gloo rendezvous/context.cc, tcp/pair.cc",
-       "RuntimeError: Gloo connectFullMesh failed with [../third_party/gloo/gloo/transport/tcp/pair.cc:144] no error",
-       "[I] gloo connectFullMesh: rank 0 connected to 1"),
-    _S("gloo-barrier", "collective_timeout", _R, HANG + 1,
-       r"Ranks? [\d, ]+ failed to pass monitoredBarrier|timed out in monitoredBarrier",
-       "torch ProcessGroupGloo.cpp monitoredBarrier",
-       "RuntimeError: Ranks 1, 3 failed to pass monitoredBarrier in 30000 ms",
-       "All ranks passed monitoredBarrier in 12 ms"),
-    _S("gloo-closed", "peer_lost", _V, CRY,
-       r"gloo/.{1,160}(?:Connection closed by peer|Connection reset by peer|Broken pipe|Connection refused)|"
-       r"Connection closed by peer \[[\da-f.:]+\]:\d",
-       "gloo transport/tcp/pair.cc",
-       "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:537] Connection closed by peer "
-       "[10.0.3.11]:39001",
-       "RuntimeError: [gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 8000ms for recv operation to "
-       "complete"),
-    _S("store-warning", "store_lost", _N, 0,
-       r'Failed to check the "should dump" flag|^(?:\[\w+\]: ?)?\[W.{0,80}(?:sendBytes|recv(?:Value|'
-       r'Vector)?\w{0,16}) failed',
-       "torch ProcessGroupNCCL.cpp, TCPStore.cpp: warnings of every teardown",
-       "[rank1]:[W1229 22:06:38.558655037 TCPStore.cpp:106] [c10d] sendBytes failed on SocketImpl(fd=67): Broken pipe",
-       "torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed."),
-    _S("store-likely-closed", "store_lost", _V, CRY,
-       r"[Ff]ailed to (?:recv, got|send, sent) 0 bytes", "torch c10d socket/TCPStore utils",
-       "torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed.",
-       "received 0 items of ancdata"),
-    _S("store-closed-old", "store_lost", _V, CRY,
-       r"(?:RuntimeError|DistNetworkError|DistStoreError): (?:Broken pipe|Connection reset by peer|Socket Timeout|"
-       r"Stop_waiting)",
-       "torch 1.x c10d/Utils.hpp SYSCHECK",
-       "RuntimeError: Broken pipe",
-       "RuntimeError: Broken checkpoint"),
-    _S("store-clients", "collective_init_timeout", _R, HANG + 1,
-       r"waiting for clients\. \d+/\d+ clients joined|Timed out initializing process group in store based barrier",
-       "torch TCPStore.cpp waitForWorkers; distributed_c10d.py _store_based_barrier",
-       "torch.distributed.DistStoreError: Timed out after 901 seconds waiting for clients. 15/16 clients joined.",
-       "[c10d] waiting for clients on port 29500"),
-    _S("store-connect", "store_unreachable", _R, HANG + 3,
-       r"client socket has timed out after .{1,40} while trying to connect|"
-       r"client socket has failed to connect to any network address|TCP client failed to connect/validate to host",
-       "torch socket.cpp, TCPStore.cpp",
-       "torch.distributed.DistNetworkError: The client socket has timed out after 60000ms while trying to connect to "
-       "(h, 1).",
-       "[W socket.cpp:663] [c10d] The client socket has failed to connect to [node-a]:29500 (errno: 111 - refused)."),
-    _S("store-name", "dns_failure", _R, SPECIFIC,
-       r"network addresses of \(.{1,200}\) cannot be retrieved \(gai error",
-       "torch socket.cpp: deciding only if it failed",
-       "[W socket.cpp:764] [c10d] The IPv6 network addresses of (node-x9, 29500) cannot be retrieved (gai error: -2 "
-       "- x).",
-       "[I socket.cpp:764] [c10d] The IPv6 network addresses of (node-x9, 29500) are [::1]:29500",
-       beside="store-connect"),
-    _S("dns", "dns_failure", _R, SPECIFIC,
-       r"gaierror\b|Temporary failure in name resolution|getaddrinfo failed|NameResolutionError",
-       "Python socket, glibc gai_strerror, urllib3",
-       "socket.gaierror: [Errno -2] Name or service not known",
-       "resolved node-a1 in 0.2 ms"),
-    _S("port", "port_in_use", _R, SPECIFIC,
-       r"server socket has failed to (?:listen|bind)(?! to \[)|\[Errno 98\] Address already in use|EADDRINUSE|"
-       r"RuntimeError: Address already in use",
-       "torch socket.cpp, Python OSError",
-       "RuntimeError: The server socket has failed to listen on any local network address.",
-       "[I socket.cpp:480] [c10d] The server socket has started to listen on [::]:29500."),
-    _S("elastic-lost", "rdzv_lost", _R, TYPED,
-       r"RendezvousConnectionError|connection to the C10d store has failed|RendezvousStateError|EtcdException",
-       "torch elastic rendezvous api.py",
-       "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the C10d store has "
-       "failed.",
-       "[default] Rendezvous'ing worker group"),
-    _S("elastic-closed", "rdzv_closed", _R, TYPED,
-       r"RendezvousClosedError", "torch elastic rendezvous api.py",
-       "torch.distributed.elastic.rendezvous.api.RendezvousClosedError",
-       "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError"),
-    _S("elastic-timeout", "collective_init_timeout", _R, HANG + 1,
-       r"RendezvousTimeoutError", "torch elastic rendezvous api.py",
-       "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError",
-       "torch.distributed.elastic.rendezvous.api.RendezvousClosedError"),
-    _S("mpi", "env_mpi_leak", _R, SPECIFIC,
-       r"OMPI was not built with SLURM|An error occurred in MPI_Init|PMI2?_Init (?:failed|returned)|"
-       r"PMIX ERROR|Local abort before MPI_INIT",
-       "Open MPI ess/pmi help text; MPICH simple_pmi.c",
-       "but OMPI was not built with SLURM's PMI support and therefore cannot execute.",
-       "MPI_Init completed on 8 ranks"),
 )
 
 CRIES = (
@@ -220,7 +141,8 @@ CRIES = (
        r"Dist(?:Network|Store|Queue\w{0,8})Error\b", "torch c10 Exception.h", "DistNetworkError: unknown",
        "DistributedSamplerError: unknown", raised=True),
     _S("launcher-report", "", _W, 0,
-       r"(?:ChildFailedError|ProcessExitedException|ProcessRaisedException|SignalException|CalledProcessError)\b",
+       r"(?:ChildFailedError|ProcessExitedException|ProcessRaisedException|SignalException|CalledProcessError|"
+       r"SystemExit)\b",
        "torch elastic errors, multiprocessing spawn.py; Python subprocess", "ChildFailedError: ",
        "ChildProcessError: [Errno 10] No child processes", raised=True),
     _S("watchdog-end", "", _W, 0,
@@ -239,4 +161,4 @@ CRIES = (
 )
 # fmt: on
 
-TABLE: tuple[Signature, ...] = NCCL + STORE + CRIES
+TABLE: tuple[Signature, ...] = NCCL + CRIES

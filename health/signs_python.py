@@ -17,7 +17,8 @@ TABLE: tuple[Signature, ...] = (
        "KeyboardInterrupt", "InterruptedError: [Errno 4] Interrupted system call", raised=True),
     _S("missing",
        "user_data_missing", _R, TYPED, r"(?:FileNotFoundError|DatasetNotFoundError|NotADirectoryError)\b|NoSuchKey\b|"
-       r"\w*Error\b.{0,200}(?:\[Errno 2\]|does not appear to have a file named|Unable to (?:synchronously )?open file)",
+       r"\w*Error\b.{0,200}(?:\[Errno 2\]|No such file or directory|does not appear to have a file named|"
+       r"is not a valid model identifier|Unable to (?:synchronously )?open file)",
        "errno ENOENT; datasets; S3",
        "FileNotFoundError: [Errno 2] No such file or directory: '/data/train-00017.arrow'",
        "FileExistsError: [Errno 17] File exists: '/data/train'", raised=True),
@@ -39,9 +40,15 @@ TABLE: tuple[Signature, ...] = (
        "RuntimeError: the size of the queue is 8", raised=True),
     _S("data", "user_data_error", _R, TYPED - 5,
        r"(?:KeyError|UnicodeDecodeError|JSONDecodeError|ArrowInvalid|UnidentifiedImageError|BadGzipFile|DataLossError|"
-       r"DatasetGenerationError|ParserError)\b|\w*Error\b.{0,80}(?:image file is truncated|Not a gzipped file)",
+       r"DatasetGenerationError|ParserError)\b|"
+       r"\w*[Ee]rror\b.{0,300}(?:image file is truncated|Not a gzipped file|!_src\.empty\(\)|unexpected end of data|"
+       r"Compressed file ended before)",
        "Python dict and codecs; json, pyarrow, Pillow, pandas, datasets", "KeyError: 'label'",
        "AttributeError: 'Trainer' object has no attribute 'label'", raised=True),
+    _S("data-format", "user_data_error", _R, TYPED + 1,
+       r"\w*Error\b.{0,80}open file \((?:file signature not found|truncated file)", "h5py: not an HDF5 file",
+       "OSError: Unable to synchronously open file (file signature not found)",
+       "OSError: Unable to synchronously open file (unable to open file: errno = 2)", raised=True),
     _S("environment", "user_exception", _R, TYPED - 4, r"KeyError: '[A-Z][A-Z0-9_]{2,60}'$",
        "Python os.environ: an environment variable is not set", "KeyError: 'WANDB_PROJECT'",
        "KeyError: 'label'", raised=True),
@@ -56,17 +63,21 @@ TABLE: tuple[Signature, ...] = (
        "HTTPError: 503 Server Error: Service Unavailable for url", raised=True),
     _S("service", "external_service", _R, TYPED + 5,
        r"\w*(?:Error|Exception|Timeout)\b.{0,120}(?:50[0234] Server Error|429 Client Error|\(SlowDown\)|SlowDown|"
-       r"\(503\)|"
+       r"\(503\)|ServerBusy|server is busy|InternalServerError|TooManyRequests|BadGateway|"
        r"Service Unavailable|Max retries exceeded with url|Read timed out|Gateway Time-?out|Too Many Requests|"
        r"couldn't connect to '|operation timed out|urlopen error|"
        r"reach the server)|"
-       r"(?:ReadTimeout|ConnectTimeout|EndpointConnectionError|LocalEntryNotFoundError|CommError|"
+       r"(?:ServiceUnavailable|GatewayTimeout|ReadTimeout|ConnectTimeout|EndpointConnectionError|"
+       r"LocalEntryNotFoundError|CommError|"
        r"ServerDisconnectedError|"
        r"ChunkedEncodingError|IncompleteRead|OfflineModeIsEnabled|ConnectionError$)\b",
        "requests, urllib3, botocore, huggingface_hub, wandb",
        "HTTPError: 503 Server Error: Service Unavailable for url: https://hub.example/api",
        "HTTPError: 401 Client Error: x", raised=True),
-    _S("retry-loop", "", _N, 0, r"entering retry loop|[Rr]etrying (?:in|after|request|with)|will retry",
+    _S("retry-loop", "", _N, 0, r"entering retry loop|[Rr]etrying (?:in|after|request|with)|will retry|"
+       r"(?:out of memory|nan|NaN)\b.{0,600}\b(?:trying|retrying|halving|reducing|lowering|skipping|falling back|"
+       r"continuing)\b|"
+       r"\b(?:[Tt]rying|[Rr]etrying|[Hh]alving|[Rr]educing|[Ss]kipping)\b.{0,200}out of memory",
        "wandb, urllib3, frameworks: it went on", "wandb: Network error (ConnectionError), entering retry loop.",
        "requests.exceptions.ConnectionError: Max retries exceeded with url: /api"),
     _S("no-nvml",

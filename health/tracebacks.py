@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _PREFIX = re.compile(
     r"""\[[\w.:/@\ +-]{1,48}\]:\ ?                                      # [rank0]: [default0]:
@@ -17,6 +17,9 @@ _PREFIX = re.compile(
     | [A-Z][a-z]{2}\ {1,2}\d{1,2}\ \d\d:\d\d:\d\d\ [\w.-]{1,64}\ [\w./-]{1,64}(?:\[\d{1,9}\])?:\ ?   # syslog
     | \([\w.:-]{1,64}\ pid=\d{1,9}(?:,\ ip=[\d.:a-f]{1,40})?\)\ ?       # ray
     | \d{1,6}:\                                                         # srun -l
+    | \[pod/[\w./-]{1,160}\]\                                           # kubectl logs --prefix
+    | [IWEFDC]\d{4}\ \d\d:\d\d:\d\d\.\d{1,9}\ {1,8}\d{1,16}(?:\ \d{1,16})?\ [\w/.<>-]{1,160}:\d{1,6}\]\ ?  # glog, torch
+    | (?![\w.]{0,60}(?:Error|Exception))[a-z][\w.-]{0,62}\d:\             # pdsh: host names end in a number
     | [\w.-]{1,64}\ {0,16}[|│]\ ?                                       # docker compose
     | \ {0,8}[|│]\ ?                                                    # exception groups, boxes
     """,
@@ -24,10 +27,19 @@ _PREFIX = re.compile(
 )
 _HEADER = re.compile(r"Traceback \(most recent call last\)")
 _FRAME = re.compile(r'\s{0,12}File "([^"]{1,512})", line \d{1,9}(?:, in (.{1,128}))?')
+_FRAMED = re.compile(r'(.{0,128}?) {1,2}File \\?"[^"]{1,512}", line \d{1,9}, in .')
 _RAISED = re.compile(r"((?:[A-Za-z_]\w{0,63}\.){0,12}[A-Za-z_]\w{0,80})(?:\(\w{1,80}\))?(?::(?: |$)|$)")
 _TELLING = re.compile(r"\w(?:Error|Exception|Interrupt|Failure|OutOfMemory)|^Exception$")
+_TELLING_DOTTED = re.compile(
+    r"\w(?:Unavailable|Timeout|TimedOut|Failed|Exceeded|Requests|Invalid|OutOfResources)$|^[Ee]rror$"
+)
 _LEVELS = frozenset({"INFO", "WARNING", "WARN", "ERROR", "DEBUG", "CRITICAL", "FATAL", "NOTE", "Error", "Warning"})
 _LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python\d|<frozen |^<string>$")
+_REPORTED = re.compile(r"( {1,8})traceback ?: Traceback")  # torchrun's report: the rest stands under its label
+_DURING = re.compile(r"During handling of the above exception, another exception occurred")
+_DIGIT = re.compile(r"\d")
+_MAX_LEAD = 256
+_MAX_ESCAPED = 8192
 _IGNORED = re.compile(r"Exception ignored in|Error in atexit\._run_exitfuncs|Exception in thread ")
 
 
@@ -40,6 +52,7 @@ class Raised:
     text: str
     frame: str = ""
     ignored: bool = False  # Python itself said that it went on
+    replaced: bool = False  # another exception came while it was handled
 
 
 def strip(line: str) -> str:
@@ -56,13 +69,25 @@ def find(lines: Sequence[str]) -> tuple[Raised, ...]:
     """Return the exceptions in the order in which they stand in the text."""
     raised: list[Raised] = []
     in_block = ignored = False
-    frame = library = ""
+    frame = library = lead = ""
     for index, line in enumerate(lines):
         body = strip(line)
-        if _HEADER.search(body):
+        if header := _HEADER.search(body):
             ignored = index > 0 and bool(_IGNORED.search(lines[index - 1]))
-            in_block, frame, library = True, "", ""
+            in_block, frame, library, lead = True, "", "", _lead(body, header.start())
+            if escaped := _in_one_line(body[header.start() :], index):
+                raised += escaped
+                in_block = False
             continue
+        if lead and _DIGIT.sub("0", body[: len(lead)]) == lead:
+            body = body[len(lead) :]
+        if raised and _DURING.match(body):
+            raised = [replace(r, replaced=True) if r.text == raised[-1].text else r for r in raised]
+        if framed := _FRAMED.match(body):  # with its prefix, or below a header that was cut off
+            in_block = True
+            if framed[1].strip():
+                lead = _DIGIT.sub("0", framed[1])
+                body = body[len(lead) :]
         if found := _FRAME.match(body):
             where = f"{found[1].rsplit('/', 1)[-1]}:{found[2] or ''}"
             if _LIBRARY.search(found[1]):
@@ -74,8 +99,25 @@ def find(lines: Sequence[str]) -> tuple[Raised, ...]:
         if not named or named[1] in _LEVELS:
             continue
         kind = named[1].rsplit(".", 1)[-1]
-        if in_block or _TELLING.search(kind):
+        dotted = kind != named[1]
+        if in_block and not dotted and kind.islower():  # another rank's line in between: no exception is named so
+            continue
+        if in_block or _TELLING.search(kind) or (dotted and _TELLING_DOTTED.search(kind)):
             raised.append(Raised(index, kind, kind + body[named.end(1) :], frame or library, ignored))
             in_block = ignored = False
             frame = library = ""
     return tuple(raised)
+
+
+def _lead(body: str, end: int) -> str:
+    """What stands before a traceback's header may stand before its other lines too, but for its numbers: a prefix of
+    somebody's own logger, or the indent of torchrun's report. A progress bar does not come again, and changes nothing.
+    """
+    reported = _REPORTED.match(body)
+    return reported[1] if reported else _DIGIT.sub("0", body[:end]) if end <= _MAX_LEAD else ""
+
+
+def _in_one_line(text: str, index: int) -> list[Raised]:
+    """Read a traceback that stands in one line as a JSON string, as torchelastic's error handler logs it."""
+    lines = text[:_MAX_ESCAPED].replace('\\"', '"').split("\\n")
+    return [replace(inner, index=index) for inner in find(lines)] if len(lines) > 2 else []

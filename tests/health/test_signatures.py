@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remuster.health.classes import all_classes
-from remuster.health.needles import needles
+from remuster.health.needles import grouped, needles
 from remuster.health.signatures import Role, Signature, match, table
 from remuster.health.tracebacks import find
 
@@ -79,6 +79,13 @@ def test_the_cheap_test_never_hides_a_match(signature: Signature) -> None:
 )
 def test_needles(pattern: str, words: tuple[str, ...]) -> None:
     assert needles(pattern) == words
+
+
+@given(st.sets(st.text("abcd ", min_size=1, max_size=9), max_size=30))
+def test_groups_hold_every_word_once_behind_letters_that_stand_in_it(words: set[str]) -> None:
+    groups = grouped(words)
+    assert sorted(word for _, members in groups for word in members) == sorted(words)
+    assert all(letters in word for letters, members in groups for word in members)
 
 
 @settings(max_examples=150, deadline=None)
