@@ -98,6 +98,11 @@ def read(node: str, end: RankExit) -> Reading:
     return told
 
 
+def tells_progress(line: str) -> bool:
+    """Tell whether a line says that training goes on; a bar's drawing says nothing of itself."""
+    return "|" not in line and _PROGRESS.search(line) is not None
+
+
 def _error_lines(end: RankExit) -> list[str]:
     if end.error is None:
         return []
@@ -106,7 +111,7 @@ def _error_lines(end: RankExit) -> list[str]:
 
 def _handled(hit: Hit, lines: list[str]) -> bool:
     """Training went on after it: two lines of progress or more."""
-    later = (line for line in lines[hit.index + 1 :] if _PROGRESS.search(line) and "|" not in line)
+    later = (line for line in lines[hit.index + 1 :] if tells_progress(line))
     return next(later, None) is not None and next(later, None) is not None
 
 
