@@ -24,15 +24,15 @@ from .inotify import OneShot
 from .linux import boottime
 from .notes import LATER_S
 from .showing import STREAMS
-from .sources import MOST_FACTS, Begun, RankHere
+from .sources import Begun, RankHere
 
 if TYPE_CHECKING:
     from ..health.scan import Scanner, Seen
 
 TICK_S = 0.25  # while ranks write: an alarm may well be so late, and few large blocks cost less than many small ones
 SETTLE_S = 0.5  # for the last bytes of ranks that are dead, while a file moves
-MOST_OF_RANK = 16  # sightings
-LINE = 400  # characters of a line in a fact
+MOST_OF_RANK, MOST = 16, 32  # sightings of a rank, of all: last lines need the room in a node's evidence more
+LINE = 300  # characters of a line in a fact
 ENOUGH = 2  # lines of progress, as for an error that a program has handled
 
 Post = Callable[[words.Event], None]
@@ -126,7 +126,7 @@ class _Watch:
         missed = self._missed or ("" if whole else "the ranks' files do not answer: some of their lines were not read")
         found = [sighting for _, sighting in sorted(self._found, key=lambda one: (not one[0], one[1].at_s))]
         lacked = (Lacked(LineWatch.name, missed),) if missed else ()
-        return (*lacked, *found[: MOST_FACTS - 1])
+        return (*lacked, *found[:MOST])
 
     def stop(self) -> None:
         self._ask(Stop())

@@ -49,9 +49,9 @@ LIVE: tuple[Live, ...] = (
     *map(
         Live,
         (
-            *("nccl-shm", "nccl-registration", "nccl-socket-closed", "c10d-mismatch", "illegal-access", "driver-hang"),
-            *("device-assert", "cuda-oom", "cuda-oom-foreign", "cuda-oom-driver", "shm-full", "disk-full"),
-            *("disk-full-local", "host-memory", "limit", "stale", "mount-lost", "evicted", "data-worker-killed"),
+            *("nccl-shm", "nccl-registration", "nccl-socket-closed", "c10d-mismatch", "illegal-access", "cuda-oom"),
+            *("driver-hang", "cuda-oom-foreign", "cuda-oom-driver", "shm-full", "disk-full", "disk-full-local"),
+            *("host-memory", "limit", "stale", "mount-lost", "data-worker-killed"),
         ),
     ),
 )

@@ -22,7 +22,7 @@ LONGEST = 8 << 10  # bytes of a line that are waited for; what is longer is read
 KEPT = 1 << 10  # of such a part, for a sign that stands across its end
 AROUND = 3 << 10  # bytes read around a word in a line that is long but whole
 # Digits, blanks, marks, the letters that English has most of; with m, K and escape a colour code is gone as a whole.
-_COMMON = b"0123456789 \t\r\n.,:;=-_/()[]{}+%|'\"etaoinsmK\x1b"
+_COMMON = b"0123456789 \t\r\n.,:;=-_/()[]{}+%|'\"#\\<>@*!?etaoinsmK\x1b"
 _SHORTEST = 3  # of a word without these: less tells nothing
 _ESCAPE = re.compile(rb"\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]")
 
@@ -43,13 +43,13 @@ class _Sign(NamedTuple):
 
 
 class _Word(NamedTuple):
-    bones: bytes  # without what is common; empty when too little is left
     text: bytes
+    bones: bytes  # what is left of it without the common bytes; empty when that is too little
     signs: tuple[_Sign, ...]
 
 
 class _Tables(NamedTuple):
-    words: tuple[_Word, ...]
+    words: tuple[tuple[bytes, tuple[_Word, ...]], ...]  # by what the bones of all of them hold
     noise: tuple[re.Pattern[str], ...]
 
 
@@ -103,7 +103,7 @@ class Scanner:
 
     def _look(self, text: bytes, found: list[Seen]) -> None:
         bones = text.translate(None, _COMMON)
-        words = [word for word in self._tables.words if word.bones in bones]
+        words = [word for bone, group in self._tables.words if bone in bones for word in group if word.bones in bones]
         if not words:
             return
         coloured = b"\x1b[" in text
@@ -163,11 +163,11 @@ def _tables() -> _Tables:
         sign = _Sign(signature, re.compile(signature.pattern), re.compile(live.shape) if live.shape else None)
         for word in needles(signature.pattern):
             by_word.setdefault(word, []).append(sign)
-    words = tuple(_Word(_bones(text.encode()), text.encode(), tuple(signs)) for text, signs in by_word.items())
+    groups: dict[bytes, list[_Word]] = {}
+    bare = {text: text.encode().translate(None, _COMMON) for text in by_word}
+    for text in sorted(by_word, key=lambda text: len(bare[text])):
+        own = bare[text] if len(bare[text]) >= _SHORTEST else b""
+        bone = next((bone for bone in groups if bone and bone in own), own)
+        groups.setdefault(bone, []).append(_Word(text.encode(), own, tuple(by_word[text])))
     noise = tuple(re.compile(s.pattern) for s in table() if s.role is Role.NOISE and not s.raised)
-    return _Tables(words, noise)
-
-
-def _bones(word: bytes) -> bytes:
-    left = word.translate(None, _COMMON)
-    return left if len(left) >= _SHORTEST else b""
+    return _Tables(tuple((bone, tuple(words)) for bone, words in groups.items()), noise)
