@@ -43,8 +43,8 @@ class _Rank:
     """What is known of one rank. The thread's own."""
 
     rank: int
-    lanes: list[_Lane] = field(default_factory=list)
-    signs: set[str] = field(default_factory=set)
+    lanes: list[_Lane] = field(default_factory=list["_Lane"])
+    signs: set[str] = field(default_factory=set[str])
     alarm: Early | None = None
     progress: int = 0  # lines since the alarm
 
@@ -106,7 +106,7 @@ class _Watch:
         self._found: list[tuple[bool, Sighting]] = []
         self._missed = ""
         self._bell = Bell()
-        lanes = {number: lane for number, lane in enumerate(self._lanes(begun.ranks))}
+        lanes = dict(enumerate(self._lanes(begun.ranks)))
         self._follower = Follower(self._bell, lanes, OneShot, TICK_S)
         self._ask(Follow(tuple(Source(lane.path, number) for number, lane in lanes.items())))
 

@@ -197,16 +197,7 @@ class GuardianLost(NamedTuple):
 
 
 RankEvent = (
-    Started
-    | Refused
-    | StartFailed
-    | Exited
-    | Alarmed
-    | Withdrawn
-    | Inspected
-    | NothingLeft
-    | FencedHere
-    | GuardianLost
+    Started | Refused | StartFailed | Exited | Alarmed | Withdrawn | Inspected | NothingLeft | FencedHere | GuardianLost
 )
 Event = (
     Granted

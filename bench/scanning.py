@@ -1,8 +1,8 @@
-"""(h) Watching what ranks write for signs of failure: beside one ``re`` of the same signatures, and as a share of a core.
+"""(h) Watching what ranks write for signs of failure: beside one ``re`` of the same, and its share of a core.
 
-Both read the same output, mostly steps with some of a library's chatter and a progress bar, in the same blocks, in turn,
-in this process. The share is that of the watch itself, its thread, its wake-ups and its reads: two ranks write 1 MB/s
-into files that it follows.
+Both read the same output, mostly steps with some of a library's chatter and a progress bar, in the same blocks and in
+turn, in this process. The share is that of the watch itself, its thread, its wake-ups and its reads: two ranks write
+1 MB/s into files that it follows.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ WORK = "WorkNCCL(SeqNum=808, OpType=ALLREDUCE, NumelIn=9801523, NumelOut=9801523
 CAUGHT = f"Watchdog caught collective operation timeout: {WORK} ran for 600020 milliseconds before timing out."
 PG = "[PG ID 0 PG GUID 0(default_pg) Rank 1]"
 LAYOUTS = {  # torch's source at each of these; the shapes are those of real logs
-    "1.13": "[E ProcessGroupNCCL.cpp:737] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=469508, "
-    "OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 1802212 milliseconds before timing out.",
+    "1.13": "[E ProcessGroupNCCL.cpp:737] [Rank 1] Watchdog caught collective operation timeout: "
+    "WorkNCCL(SeqNum=469508, OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 1802212 milliseconds before timing out.",
     "2.1": f"[E ProcessGroupNCCL.cpp:475] [Rank 1] {CAUGHT}",
     "2.3": f"[rank1]:[E ProcessGroupNCCL.cpp:563] [Rank 1] {CAUGHT}",
     "2.4": f"[rank1]:[E626 06:24:44.903881913 ProcessGroupNCCL.cpp:616] [Rank 1] {CAUGHT}",
@@ -35,14 +35,15 @@ ALARMS = {
     "stuck": STUCK,
     "heartbeat": "[rank0]:[E ProcessGroupNCCL.cpp:1316] [PG 0 Rank 0] Heartbeat monitor timed out! Process will be "
     "terminated after dumping debug info. workMetaList_.size()=1",
-    "gloo": "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 8000ms "
-    "for recv operation to complete",
+    "gloo": "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting "
+    "8000ms for recv operation to complete",
     "gloo, with a rank": "[rank3]: RuntimeError: [../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed "
     "out waiting 8000ms for send operation to complete",
-    "barrier": "[rank0]:[E626 06:24:44.903 ProcessGroupGloo.cpp:143] Rank 1 failed to pass monitoredBarrier in 9000 ms",
-    "async error": f"[rank1]:[E626 06:24:44.903881913 ProcessGroupNCCL.cpp:1595] {PG} NCCL error in: NCCLUtils.hpp:268, "
+    "barrier": "[rank0]:[E626 06:24:44.903 ProcessGroupGloo.cpp:143] Rank 1 failed to pass monitoredBarrier in 90 ms",
+    "async error": f"[rank1]:[E626 06:24:44.903881913 ProcessGroupNCCL.cpp:1595] {PG} NCCL error in: NCCLUtils.hpp:26, "
     "remote process exited or there was a network error, NCCL version 2.21.5",
-    "ib fatal": "node-a3:9911:10222 [2] transport/net_ib.cc:88 NCCL WARN NET/IB : mlx5_2:1 async fatal event: port error",
+    "ib fatal": "node-a3:9911:10222 [2] transport/net_ib.cc:88 NCCL WARN NET/IB : mlx5_2:1 async fatal event: port "
+    "error",
     "ib completion": "node-a3:9911:10240 [2] NCCL WARN NET/IB : Got completion from peer 10.0.3.19<41772> with "
     "status=12 opcode=0 len=0 vendor err 129 (Recv)",
     "ecc": "[rank2]: RuntimeError: CUDA error: uncorrectable ECC error encountered",
@@ -56,7 +57,8 @@ EVIDENCE = {  # words of the same kind in other mouths
     "quoted": f"the last run said '{CAUGHT}'",
     "handled": "WARNING:train:caught RuntimeError: [gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 8000ms "
     "for recv operation to complete; will try another port",
-    "port error": "node-a3:9911:10222 [2] transport/net_ib.cc:88 NCCL WARN NET/IB : mlx5_2:1 Got async event : port error",
+    "port error": "node-a3:9911:10222 [2] transport/net_ib.cc:88 NCCL WARN NET/IB : mlx5_2:1 Got async event : port "
+    "error",
     "out of memory": "RuntimeError: CUDA out of memory. Tried to allocate 2.44 GiB (GPU 3; 79.21 GiB total capacity)",
     "disk": "OSError: [Errno 28] No space left on device: '/shared/ckpt/step-100/model.pt'",
     "shm": "RuntimeError: DataLoader worker (pid 13296) is killed by signal: Bus error.",
@@ -66,7 +68,7 @@ EVIDENCE = {  # words of the same kind in other mouths
 NOTHING = (
     "node-a3:9911:10222 [2] NCCL INFO NET/IB : Using [0]mlx5_2:1/IB [RO]; OOB eth0:10.0.3.19<0>",
     "[rank0]:[I626 06:24:44.903 ProcessGroupNCCL.cpp:900] [PG 0 Rank 0] Heartbeat monitor started, timeout 600 seconds",
-    "[rank1]:[W1229 22:06:38.480071392 ProcessGroupNCCL.cpp:1662] [PG ID 0 Rank 1] Failed to check the \"should dump\" "
+    '[rank1]:[W1229 22:06:38.480071392 ProcessGroupNCCL.cpp:1662] [PG ID 0 Rank 1] Failed to check the "should dump" '
     "flag on TCPStore, (maybe TCPStore server has shut down too early), with error: Broken pipe",
     "step 1000/1000 loss 1.21 (retrying after CUDA out of memory: micro-batch 8 -> 4)",
     "collective operation timeout is set to Timeout(ms)=600000",
@@ -173,6 +175,17 @@ def test_a_line_without_end_is_read_in_parts_and_none_of_its_middle_is_an_alarm(
     found += scanner.feed(b" " + LAYOUTS["2.4"].encode() + b" ")
     found += scanner.feed(b"y" * 3 * LONGEST)
     assert [(seen.sign, seen.alarm) for seen in found] == [("nccl-timeout", False)]
+
+
+def test_a_sign_across_the_end_of_such_a_part_is_seen() -> None:
+    """Red when nothing of a part is kept."""
+    scanner, (one, two) = Scanner(), LAYOUTS["2.4"].split("collective", 1)
+    assert not scanner.feed(b"x" * LONGEST + one.encode())
+    assert not scanner.feed(two.encode())
+    assert not scanner.end()
+    assert not scanner.feed(b"x" * LONGEST + one.encode())
+    assert not scanner.feed(b"collective" + two.encode())
+    assert [seen.sign for seen in scanner.end()] == ["nccl-timeout"]
 
 
 def test_after_a_hole_the_first_rest_of_a_line_is_no_alarm() -> None:
