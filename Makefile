@@ -14,7 +14,7 @@ help:
 	@echo 'make test     all tests but drills and soak, under 10 minutes'
 	@echo 'make drills   the command on hosts in network namespaces, and under the training frameworks (root)'
 	@echo 'make soak     the long tests'
-	@echo 'make bench    side by side with torchrun: starts, restarts, memory, idle CPU, the store, output (about 12 minutes)'
+	@echo 'make bench    side by side with torchrun: starts, restarts, memory, idle CPU, the store, output, its watch (about 13 minutes)'
 	@echo 'make check    format, lint, types, floors'
 	@echo 'make wheel    the wheel, in dist/'
 	@echo 'make venv     .venv with remuster, etcd, torch and the test tools (all of the above make it)'

@@ -281,7 +281,9 @@ class Crew:
         return RankHere(self._first + local, local, pid, self._directories[local], self._envs.get(local, {}))
 
     def _make_sources(self) -> tuple[Source, ...]:
-        return ()
+        from .line_watch import LineWatch
+
+        return (LineWatch(self._post, self._spec.alarm_window_s),)
 
     def _left_over(self, n: Round, survivors: tuple[int, ...], at: float) -> None:
         if survivors:

@@ -151,8 +151,11 @@ class _File:
 class Follower:
     """The thread. Its state is its own; ``moved``, the bytes read so far, may be looked at by others."""
 
-    def __init__(self, bell: Bell, lanes: Mapping[int, Outlet], watching: Callable[[], OneShot]) -> None:
+    def __init__(
+        self, bell: Bell, lanes: Mapping[int, Outlet], watching: Callable[[], OneShot], tick_s: float = TICK_S
+    ) -> None:
         self.moved = 0
+        self._tick_s, self._fallback_s = tick_s, max(tick_s, FALLBACK_TICK_S)
         self.requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
         self._bell = bell
         self._lanes = lanes
@@ -188,7 +191,7 @@ class Follower:
         now = time.monotonic()
         for file in self._files:
             if file.awake and not file.blocked:
-                waits.append(0 if file.behind else TICK_S if file.watchable else FALLBACK_TICK_S)
+                waits.append(0 if file.behind else self._tick_s if file.watchable else self._fallback_s)
             if file.show_s is not None and not file.blocked:
                 waits.append(max(0.0, file.show_s - now))
         return 1000 * min(waits) if waits else None
@@ -254,6 +257,8 @@ class Follower:
                 file.lane.say(_trouble(file.path, error))
                 file.end = file.at
                 break
+            if not data and self._cut_short(file):
+                continue
             if not data:
                 break
             if b"\0" in data:
@@ -268,6 +273,13 @@ class Follower:
         if file.at == start:
             return False
         file.show_s = None if patience_s is None else time.monotonic() + patience_s
+        return True
+
+    def _cut_short(self, file: _File) -> bool:
+        """Begin again with a file that somebody has truncated."""
+        if file.end is not None or file.size() >= file.at:
+            return False
+        file.at = os.lseek(file.fd, 0, os.SEEK_SET)
         return True
 
     def _before_hole(self, file: _File, data: bytes) -> bytes:

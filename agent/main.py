@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 USAGE, REFUSED, UNHEALTHY = 2, 69, 75
 OPEN_FILES = 48  # of an agent without ranks: 15 were seen on one node, 25 with an etcd (41 with 8 ranks)
-OPEN_FILES_A_RANK = 8  # two are followed, and while a round ends and the next begins those of both; two pipes
+OPEN_FILES_A_RANK = 12  # two are followed, and watched; while a round ends and the next begins those of both; two pipes
 WARM_S = 0.25  # after the start: the first ranks run by then, or nodes are waited for
 
 

@@ -332,6 +332,7 @@ def _enter_round(s: NodeState, at: float, out: list[Action]) -> NodeState:
             facts=(),
             broken=None,
             alarm=None,
+            more_alarms=(),
             inspect_by=0.0,
             stopped=False,
             kill_at=0.0,

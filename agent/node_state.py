@@ -76,6 +76,7 @@ class NodeState:
     stopped: bool = False  # this node has begun to stop ``round``
     alarm: Early | None = None  # why ``round`` is to end although none of its ranks here has ended
     alarm_at: float = 0.0  # … and when
+    more_alarms: tuple[tuple[Early, float], ...] = ()  # later ones with their times, should that one be withdrawn
     inspected: Round = Round(0)  # the round whose living ranks were looked at
     inspect_by: float = 0.0  # until then they are not told to end; 0 = that look is over
     kill_at: float = 0.0  # end of the grace; 0 = no grace running

@@ -6,6 +6,7 @@ Nothing is decided here beyond what the event itself says; a write whose outcome
 from __future__ import annotations
 
 from ..health.evidence import Fact, Fault, Fenced, GuardianDied, Left, RankExit, StartError, Told
+from ..health.observed import Early
 from ..rendezvous.errors import BadRecord
 from ..rendezvous.records import Cause, Incarnation, Round, decode_job, decode_node, decode_roster
 from ..rendezvous.replacing import replace
@@ -34,6 +35,7 @@ from .node_words import (
     NoticeGiven,
     PortFailed,
     PortReserved,
+    RankEvent,
     Refused,
     Reread,
     Rereading,
@@ -42,8 +44,10 @@ from .node_words import (
     StartFailed,
     StoreAway,
     StoreBack,
+    Tell,
     Tick,
     Watch,
+    Withdrawn,
     Wrote,
 )
 
@@ -51,6 +55,7 @@ LAST_WORDS_S = 10.0  # for a leaving node to tell the store, once its ranks are 
 INSISTS = (2, 15)  # SIGINT, SIGTERM
 SAME_S = 1.0  # srun and systemd signal every process of a job: agent and keeper, which passes its own on
 HURRY_S = 3.0  # what a second one leaves of the grace
+MOST_ALARMS = 8  # that are kept beside the first one
 STAGGER_S = 0.02  # between campaigns of successive ranks, so that few transactions meet
 
 
@@ -118,7 +123,7 @@ def _again(s: NodeState, event: LeaveAsked) -> NodeState:
 
 def _ranks(
     s: NodeState,
-    event: Started | Refused | StartFailed | Exited | Alarmed | Inspected | NothingLeft | FencedHere | GuardianLost,
+    event: RankEvent,
 ) -> Step:
     acknowledge = (AcknowledgeFence(event.inc),) if isinstance(event, FencedHere) else ()
     if s.ranks is Ranks.NONE or (event.round != s.round and not isinstance(event, GuardianLost)):
@@ -144,9 +149,15 @@ def _ranks(
                 return s, ()
             return (replace(s, facts=(*s.facts, fact)) if s.stopped else _break(s, "failed", fact)), ()
         case Alarmed(why=why, window_s=window_s):
-            if s.alarm is not None or s.ranks is not Ranks.LIVE or s.broken is not None or s.finished:
-                return s, ()  # the first one counts, and none that comes when the round ends anyway
-            return replace(s, alarm=why, alarm_at=event.at + window_s, facts=(*s.facts, why)), ()
+            if s.ranks is not Ranks.LIVE or s.broken is not None or s.finished:
+                return s, ()  # the round ends anyway
+            more = (*s.more_alarms, (why, event.at + window_s))
+            if s.alarm is not None:  # the first one counts
+                return replace(s, more_alarms=more[:MOST_ALARMS]), ()
+            told = Tell(f"{why.why}; the round ends in {window_s:g} s, unless it goes on")
+            return replace(s, alarm=why, alarm_at=event.at + window_s, facts=(*s.facts, why)), (told,)
+        case Withdrawn(why=why):
+            return _withdraw(s, why)
         case Inspected():
             return replace(s, inspect_by=0.0), ()
         case NothingLeft(survivors=survivors):
@@ -172,6 +183,18 @@ def _rank(s: NodeState, local: int) -> int:
 def _break(s: NodeState, kind: str, fact: Fact) -> NodeState:
     cause = s.broken or Cause(kind, s.settings.node, s.inc)
     return replace(s, facts=(*s.facts, fact), broken=cause, finished=False)
+
+
+def _withdraw(s: NodeState, why: Early) -> Step:
+    """Forget an alarm while its window lasts; the next one takes its place, with its own time."""
+    if s.alarm != why or s.ranks is not Ranks.LIVE or s.broken is not None:
+        return replace(s, more_alarms=tuple(one for one in s.more_alarms if one[0] != why)), ()
+    facts = tuple(fact for fact in s.facts if fact != why)
+    told = Tell(f"rank {why.rank} goes on: its alarm is withdrawn")
+    if not s.more_alarms:
+        return replace(s, alarm=None, alarm_at=0.0, facts=facts, inspected=Round(0)), (told,)
+    (alarm, at), *more = s.more_alarms
+    return replace(s, alarm=alarm, alarm_at=at, more_alarms=tuple(more), facts=(*facts, alarm)), (told, Tell(alarm.why))
 
 
 def _done(s: NodeState, what: str) -> NodeState:

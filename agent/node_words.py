@@ -158,6 +158,14 @@ class Alarmed(NamedTuple):
     window_s: float  # in which ranks may leave their dumps
 
 
+class Withdrawn(NamedTuple):
+    """An alarm was none: the rank that had given cause goes on."""
+
+    at: float
+    round: Round
+    why: Early
+
+
 class Inspected(NamedTuple):
     """Answer to Inspect, found or not."""
 
@@ -188,7 +196,9 @@ class GuardianLost(NamedTuple):
     round: Round
 
 
-RankEvent = Started | Refused | StartFailed | Exited | Alarmed | Inspected | NothingLeft | FencedHere | GuardianLost
+RankEvent = (
+    Started | Refused | StartFailed | Exited | Alarmed | Withdrawn | Inspected | NothingLeft | FencedHere | GuardianLost
+)
 Event = (
     Granted
     | Rereading
@@ -312,7 +322,7 @@ class Wake(NamedTuple):
 
 
 class Tell(NamedTuple):
-    """Tell people on this node what it waits for."""
+    """Tell people on this node what it waits for, or has noticed."""
 
     sentence: str
 

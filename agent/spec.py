@@ -128,6 +128,7 @@ class JobSpec:
     connect_timeout_s: float = 10.0  # how long an etcd service that has never answered is tried
     grace_s: float = 30.0  # torchrun's; from SIGTERM to SIGKILL
     stop_signals: tuple[int, ...] = ()  # those that stop the job, beside SIGTERM, SIGINT, SIGHUP and SIGQUIT
+    alarm_window_s: float | None = 10.0  # dumps and the other ranks' own alarms take seconds; None: no line is an alarm
     notice_signal: int = 0  # says that the job is to end soon; 0 = none does
     store_loss: StoreLoss = StoreLoss.FENCE
     admit: Admit = Admit.RESTART

@@ -24,6 +24,7 @@ import many_ranks
 import memory
 import output
 import restarts
+import scanning
 import store
 from rows import Found, Row, table
 from stage import HERE, CannotMeasure, Stage
@@ -38,6 +39,7 @@ MEASUREMENTS: dict[str, tuple[str, Callable[[Stage, int], Found]]] = {
     "e": ("64 ranks on one node", many_ranks.measure),
     "f": ("store: latencies and joins", store.measure),
     "g": ("output of 8 ranks through the console", output.measure),
+    "h": ("watching what ranks write", scanning.measure),
 }
 
 

@@ -97,6 +97,7 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
             connect_timeout_s=_seconds(conf, "connect_timeout", "10"),
             grace_s=_grace(given, env),
             stop_signals=stops,
+            alarm_window_s=_alarm_window(given),
             notice_signal=_notice_signal(given, stops),
             store_loss=_store_loss(given),
             admit=_admit(given),
@@ -207,6 +208,11 @@ def _stop_signals(given: Given, notes: list[str]) -> tuple[int, ...]:
     if found.ignored:
         notes.append(f"{origin}: ignored, as no signal that can stop a job here: {', '.join(found.ignored)}")
     return found.numbers
+
+
+def _alarm_window(given: Given) -> float | None:
+    text = _text(given, "alarm-window", "10")
+    return None if text == "off" else values.seconds(given.origin("alarm-window"), text)
 
 
 def _notice_signal(given: Given, stops: tuple[int, ...]) -> int:

@@ -191,6 +191,15 @@ FLAGS: tuple[Flag, ...] = (
         repeat=True,
     ),
     Flag(
+        "alarm-window",
+        Group.RETRY,
+        "How long ranks have for their dumps after the first line of a living one that says that it cannot go on (a "
+        "timeout of torch's watchdog or of gloo, a GPU that is lost): then the round ends, on all nodes. off: such "
+        "lines end nothing. Default 10.",
+        metavar="SECONDS|off",
+        ours=True,
+    ),
+    Flag(
         "on-event",
         Group.RETRY,
         "What to tell when the budget is nearly spent, a node is lost or put in quarantine, a round went back behind "

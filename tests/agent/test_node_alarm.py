@@ -18,7 +18,7 @@ ALARM = words.Alarmed(3.0, Round(3), WHY, 10.0)
 
 def test_the_round_ends_when_the_window_is_over_and_not_before() -> None:
     state, out = run(in_round(), ALARM)
-    assert said(out) == ["inspect"]
+    assert said(out) == ["tell", "inspect"]
     state, out = run(state, words.Inspected(3.5, Round(3)), words.Tick(12.9))
     assert not said(out)
     state, out = run(state, words.Tick(13.0))
@@ -56,3 +56,42 @@ def test_other_nodes_look_at_their_ranks_before_they_end_them_and_no_longer_than
 def test_a_failure_is_not_looked_at() -> None:
     _, out = run(in_round(), words.JobSeen(5.0, kv(STOPPING, 20)))
     assert said(out) == ["terminate"]
+
+
+OTHER = words.Alarmed(4.0, Round(3), WHY._replace(rank=0), 2.0)
+
+
+def test_an_alarm_that_is_withdrawn_in_its_window_ends_nothing_and_leaves_no_fact() -> None:
+    """Red when ``_withdraw`` keeps ``alarm``, or the fact."""
+    state, out = run(in_round(), ALARM, words.Inspected(3.5, Round(3)), words.Withdrawn(8.0, Round(3), WHY))
+    assert said(out)[-1] == "tell"
+    state, out = run(state, words.Tick(20.0))
+    assert not said(out)
+    assert WHY not in state.facts
+    state, out = run(state, words.Alarmed(30.0, Round(3), WHY, 1.0))
+    assert "inspect" in said(out), "the look of before says nothing about this one"
+    _, out = run(state, words.Inspected(30.5, Round(3)), words.Tick(31.0))
+    assert "terminate" in said(out)
+
+
+def test_of_several_alarms_the_next_stands_when_the_first_is_withdrawn() -> None:
+    """Red when a second alarm is dropped: the rank that hangs would be forgotten for one that goes on."""
+    state, out = run(in_round(), ALARM, OTHER, words.Inspected(4.5, Round(3)))
+    assert said(out) == ["tell", "inspect"]
+    state, out = run(state, words.Withdrawn(5.0, Round(3), WHY), words.Tick(6.0))
+    assert "terminate" in said(out)
+    assert OTHER.why in state.facts
+    assert WHY not in state.facts
+    state, out = run(in_round(), ALARM, OTHER, words.Withdrawn(5.0, Round(3), OTHER.why), words.Tick(12.0))
+    assert "terminate" not in said(out)
+    _, out = run(state, words.Withdrawn(12.5, Round(3), WHY), words.Tick(20.0))
+    assert "terminate" not in said(out)
+
+
+def test_a_withdrawal_that_comes_too_late_or_for_another_round_changes_nothing() -> None:
+    late = (words.Inspected(3.5, Round(3)), words.Tick(13.0), words.Withdrawn(13.1, Round(3), WHY))
+    state, out = run(in_round(), ALARM, *late)
+    assert "terminate" in said(out)
+    assert WHY in state.facts
+    state, _ = run(in_round(), ALARM, words.Withdrawn(4.0, Round(2), WHY))
+    assert state.alarm == WHY

@@ -207,6 +207,13 @@ ENDS = (
         "tests/dropin/test_command_lines.py::test_a_failing_rank_gives_the_command_its_code_where_torchrun_gives_one",
     ),
     Behaviour(
+        "a living rank writes that a collective timed out, or that its GPU is lost",
+        "its end is waited for: one to ten minutes",
+        "the round ends 10 s later (`--alarm-window`), unless that rank goes on",
+        "no rank can go on, and the hours of a whole group are spent",
+        "tests/command/test_alarms.py::test_all_ranks_are_signalled_at_the_windows_end",
+    ),
+    Behaviour(
         "exit code after SIGTERM",
         "1",
         "143",

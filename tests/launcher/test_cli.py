@@ -113,6 +113,7 @@ SAMPLES = {
     "log-writer": ("agent", "rank", lambda s: s.output.writer.value, "agent", "rank"),
     "logs-specs": ("default", "default", lambda s: s.output, Output(), Output()),
     "event-log-handler": ("console", "null", lambda s: s.output.events, True, False),
+    "alarm-window": ("2.5", "off", lambda s: s.alarm_window_s, 2.5, None),
     "on-event": ("true --x", "http://h/x", lambda s: s.on_event[1:] or s.on_event, ("--x",), ("http://h/x",)),
 }
 OF_STATIC = ("node-rank", "master-addr", "master-port", "etcd-binary")

@@ -255,6 +255,12 @@ class Agent:
                 self.guardian.tell(lambda: self.guardian.terminate(n))
             case words.Notify():
                 pass  # ranks that end sooner for it are ranks that end
+            case words.Inspect(round=n):
+                looked = words.Inspected
+                if world.rng.random() < 0.8:  # else it does not come back
+                    world.after(
+                        world.rng.random() * 3.0, lambda: self.post("look", lambda: self.take(looked(self.clock(), n)))
+                    )
             case words.Kill(round=n):
                 self.guardian.tell(lambda: self.guardian.kill(n))
             case words.AcknowledgeFence(inc=inc):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from remuster.agent.node_words import LeaveAsked
+from remuster.agent.node_state import Ranks
+from remuster.agent.node_words import Alarmed, LeaveAsked, Withdrawn
+from remuster.health.observed import Early
 from remuster.rendezvous.records import NO_PLACE, Job, Phase
 
 from .agents import TERMS, Agent, Given, Machine
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
 KINDS = (
     "rank failure",
+    "alarm",
     "crash of agent",
     "crash of guardian",
     "power loss",
@@ -162,6 +165,21 @@ class Injector:
         if not ranks:
             return False
         self.world.work.end(self.rng.choice(ranks), self.rng.choice((1, 1, -11, -9)))
+        return True
+
+    def _alarm(self) -> bool:
+        """A living rank writes that it cannot go on; some do so, and go on all the same."""
+        agent = self._some()
+        if agent is None or agent.node.ranks is not Ranks.LIVE:
+            return False
+        n, why = agent.node.round, Early(0, 1.0, "rank 0 wrote a line", "nccl-timeout")
+        window = self.rng.choice((0.0, 1.0, 10.0))
+        agent.post("lines", lambda: agent.take(Alarmed(agent.clock(), n, why, window)))
+        if self.rng.random() < 0.3:
+            self.world.after(
+                self.rng.random() * 12.0,
+                lambda: agent.post("lines", lambda: agent.take(Withdrawn(agent.clock(), n, why))),
+            )
         return True
 
     def _crash_of_agent(self) -> bool:

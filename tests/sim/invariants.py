@@ -222,6 +222,7 @@ class Truth:
             return
         if cause.kind in ("lost", "fenced", "leave") and who in members:
             self._blame(cause.node, n)
+        self.stats["ended by an alarm"] += cause.kind == "alarm"
         self.expect(who in members, "2 membership", f"round {n} is stopped for {who}, which is no member of {members}")
         if cause.kind == "lost":
             kv = before.range(keys.node(NodeId(cause.node))).one()

@@ -56,6 +56,7 @@ def test_no_invariant_holds_by_default() -> None:
         "resume choices checked": 500,
         "charges": 100,
         "losses checked": 100,
+        "ended by an alarm": 20,
         "fenced with ranks alive": 50,
         "lease expired": 200,
         "lease given up by a keeper": 50,
