@@ -128,6 +128,7 @@ class JobSpec:
     connect_timeout_s: float = 10.0  # how long an etcd service that has never answered is tried
     grace_s: float = 30.0  # torchrun's; from SIGTERM to SIGKILL
     stop_signals: tuple[int, ...] = ()  # those that stop the job, beside SIGTERM, SIGINT, SIGHUP and SIGQUIT
+    hang_timeout_s: float | None = None  # how long ranks may do nothing; None: computed from their steps; 0: for ever
     notice_signal: int = 0  # says that the job is to end soon; 0 = none does
     store_loss: StoreLoss = StoreLoss.FENCE
     admit: Admit = Admit.RESTART
