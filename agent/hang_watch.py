@@ -111,6 +111,8 @@ class HangWatch:
         if not wanted:
             self._trail = None
             return
+        if not hang.stale(self._trail, boottime()):
+            return
         try:
             taken = await self._thread.run(sample, begun.ranks, timeout_s=SAMPLE_S)
         except (OSError, TimeoutError):  # a file server hangs; that the ranks do so, too, can still be seen

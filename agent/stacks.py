@@ -25,7 +25,8 @@ from . import proc
 from .bounded_child import ChildTrouble, ask_child
 from .sources import Begun, RankHere
 
-WITHIN_S = 1.2  # for all ranks
+WITHIN_S = 1.1  # for all ranks
+END_S = 0.2  # for what is late to be killed
 ANSWER_S = 0.5  # for a rank to write its stack
 PAUSE_S = 0.02
 MOST_RANKS = 64
@@ -68,6 +69,7 @@ class Stacks:
         for task in late:
             task.cancel()
         if late:
+            await asyncio.wait(late, timeout=END_S)
             self._lacked = self._lacked or f"not all ranks answered within {WITHIN_S:g} s"
 
     async def facts(self) -> tuple[Fact, ...]:

@@ -26,7 +26,7 @@ def sample(ranks: Sequence[RankHere]) -> Sample:
 
 def without_output(ranks: Iterable[RankHere], written: int) -> Sample:
     """Look at them in /proc alone, which never waits; ``written`` was their output."""
-    at_s, moved = boottime(), 0
+    moved = 0
     cpu_s: dict[int, float] = {}
     for rank in ranks:
         if not proc.alive(rank.pid):
@@ -34,7 +34,7 @@ def without_output(ranks: Iterable[RankHere], written: int) -> Sample:
         family = (rank.pid, *proc.below(rank.pid))
         cpu_s[rank.rank] = sum(map(_cpu_s, family))
         moved += sum(map(_moved, family))
-    return Sample(at_s, written, moved, cpu_s)
+    return Sample(boottime(), written, moved, cpu_s)
 
 
 def _size(path: os.PathLike[str]) -> int:

@@ -28,7 +28,8 @@ MOVED = 1 << 20  # bytes through files and pipes between two looks: a save, or d
 IDLE = 0.02  # of one core, for a rank with all its processes
 LATE_S = 10.0  # a look that comes so late: this node was stopped, too
 LOOKS = 8  # in the time that is allowed
-LOOK_LEAST_S, LOOK_MOST_S = 1.0, 30.0
+LOOK_LEAST_S, LOOK_MOST_S = 0.5, 30.0
+FRESH_S = 0.5  # how old the sample may be on which ranks are judged
 BEGIN_S = 30.0  # between looks whether ranks have begun to say steps
 SLOW = 1.5  # times the median step of the ranks of a node
 
@@ -66,7 +67,10 @@ class Trail(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What to do: look again at ``next_s``, with a sample when ``sample``; or an alarm, when ``alarm`` is a sentence."""
+    """What to do: look again at ``next_s``, or raise the alarm, a sentence.
+
+    ``sample``: take one now if the last is ``stale``; else forget the trail.
+    """
 
     next_s: float
     sample: bool = False
@@ -98,11 +102,16 @@ def follow(trail: Trail | None, sample: Sample) -> Trail:
     worked = sample.written != last.written or abs(sample.moved - last.moved) >= MOVED
     busy = {
         rank: trail.busy_s.get(rank, sample.at_s)
-        if 0 <= used - last.cpu_s.get(rank, math.inf) < IDLE * since
+        if 0 <= used - last.cpu_s.get(rank, math.inf) <= IDLE * since
         else sample.at_s
         for rank, used in sample.cpu_s.items()
     }
     return Trail(sample, sample.at_s if worked else trail.worked_s, busy)
+
+
+def stale(trail: Trail | None, now: float) -> bool:
+    """Tell whether a new sample is due: one that comes too soon after another would say little."""
+    return trail is None or now - trail.last.at_s > FRESH_S
 
 
 def look(beats: Mapping[int, Beat], now: float, since_s: float, terms: Terms, trail: Trail | None) -> Look:
@@ -129,8 +138,9 @@ def _by_beats(beats: Mapping[int, Beat], now: float, since_s: float, terms: Term
     soon = now + _pause(may.s)
     if now < over_s:
         return Look(min(soon, over_s), sample=True)
-    if trail is None:  # who has ended says nothing, and does not hang
-        return Look(now if terms.given_s is not None else soon, sample=True)
+    if stale(trail, now):  # who has ended since says nothing, and does not hang
+        return Look(now, sample=True)
+    assert trail is not None
     working = terms.given_s is None and now - trail.worked_s < may.s / 4
     if working and now < last_s + WORKING * may.s:
         return Look(soon, sample=True)
@@ -145,6 +155,8 @@ def _by_traces(now: float, since_s: float, given_s: float, trail: Trail | None) 
     soon = now + _pause(given_s)
     if trail is None:
         return Look(soon, sample=True)
+    if stale(trail, now):
+        return Look(now, sample=True)
     quiet_s = max(since_s, trail.worked_s)
     idle = sorted(rank for rank, at in trail.busy_s.items() if now - max(quiet_s, at) >= given_s)
     if not idle:

@@ -65,7 +65,7 @@ def loads(raw: bytes) -> object:
         for _ in range(MOST_STEPS):
             at = machine.at
             code = raw[at]
-            if code == _GET:  # nine of ten instructions are these two and numbers of one byte
+            if code == _GET:  # most instructions are these three: no call for them
                 stack.append(memo[raw[at + 1]])
                 machine.at = at + 2
             elif code == _PUT:

@@ -46,15 +46,20 @@ def page(times: dict[int, Sequence[float]]) -> Page:
 
 def play(page: Page, until: float, terms: Terms = COMPUTED, outside: Outside = STILL) -> tuple[float, Look] | None:
     """Look as ``hang_watch.py`` does; return when the alarm came and what it said."""
-    now, trail, looks = 0.0, None, 0
+    now, looks = 0.0, 0
+    trail: Trail | None = None
     while now < until:
         found = hang.look(page(now), now, 0.0, terms, trail)
         if found.alarm:
             return now, found
         sample = Sample(now, outside.written(now), outside.moved(now), outside.cpu_s(now))
-        trail = hang.follow(trail, sample) if found.sample else None
+        if not found.sample:
+            trail = None
+        elif hang.stale(trail, now):
+            trail = hang.follow(trail, sample)
         assert found.next_s > now or (found.sample and found.next_s == now), "it would spin"
         now, looks = found.next_s, looks + 1
+        assert looks < 100_000
     assert looks <= until / hang.LOOK_LEAST_S + 2
     return None
 
@@ -70,11 +75,11 @@ def run(gaps: Sequence[float], start: float = 1.0, ranks: int = 2) -> dict[int, 
 steps = st.floats(0.05, 40.0)
 
 
-@given(steps, st.lists(st.floats(0.3, 3.0), min_size=20, max_size=60), st.floats(1.0, 20.0), st.integers(3, 9))
+@given(steps, st.lists(st.floats(0.7, 3.0), min_size=20, max_size=60), st.floats(1.0, 20.0), st.integers(3, 9))
 def test_jitter_and_periodic_saves_of_twenty_steps_are_no_hang(
     step: float, jitter: list[float], save: float, every: int
 ) -> None:
-    gaps = [step * part * (save if i % every == every - 1 else 1.0) for i, part in enumerate(jitter)]
+    gaps = [step * (save if i % every == every - 1 else part) for i, part in enumerate(jitter)]
     times = run(gaps)
     assert play(page(times), times[0][-1]) is None
 
@@ -96,7 +101,7 @@ def test_a_pause_that_was_seen_may_come_again_and_take_nearly_three_times_as_lon
     assert hang.allowed(said, COMPUTED).s >= pause * (PAUSES - 0.02)
 
 
-@given(steps, st.integers(12, 80), st.floats(1.0, 30.0), st.booleans())
+@given(steps, st.integers(12, 80), st.floats(1.0, 25.0), st.booleans())
 def test_a_stop_is_always_found_within_its_bound(step: float, count: int, longest: float, working: bool) -> None:
     """Red when signs of work put the alarm off for ever."""
     times = run([step] * count + [step * longest] + [step] * 3)
