@@ -1,8 +1,8 @@
 """Where each rank is before it is stopped: py-spy where it is installed, else Python's faulthandler, else the kernel.
 
-Called by ``crew.py`` as a source. py-spy looks from outside, and may not be allowed to (ptrace); faulthandler answers in
-ranks that have sent a heartbeat (``worker/stack_signal.py``) into the memory that they share with this agent. What the
-kernel says of a process, its state and where it waits, is there for every one. All of it within a second.
+Called by ``crew.py`` as a source. py-spy looks from outside, and may not be allowed to (ptrace); faulthandler answers
+in ranks that have sent a heartbeat (``worker/stack_signal.py``), into the memory that they share with this agent. What
+the kernel says of a process, its state and where it waits, is there for every one. All of it within a second.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Stacks:
         """Nothing is left open."""
 
     def _keep(self, stack: Stack) -> None:
-        """Keep the better of two: py-spy's and faulthandler's are alike, but only one is sure to be of the main thread."""
+        """Keep the better of two: py-spy's is sure to be of the main thread, faulthandler's nearly so."""
         order = ("proc", "faulthandler", "py-spy")
         known = self._found.get(stack.rank)
         if stack.frames and (known is None or order.index(stack.by) >= order.index(known.by)):

@@ -87,7 +87,7 @@ class Beat(NamedTuple):
     step: int
     first_s: float
     last_s: float
-    count: int = 1  # how often it has said something
+    times: int = 1  # how often it has said something
     longest_s: float = 0.0  # the longest that it has said nothing between two beats, as it measured itself
 
 

@@ -25,14 +25,13 @@ DONE = "completed"
 def positions(raw: bytes, rank: int) -> tuple[Position, ...]:
     """Return where ``rank`` stood, in each group that its dump knows; BadEvidence when it is no dump."""
     top = _dump(raw)
-    entries, status = top.get("entries"), top.get("pg_status")
-    if not isinstance(entries, list) and not isinstance(status, dict):
+    if not isinstance(top.get("entries"), list) and not isinstance(top.get("pg_status"), dict):
         raise BadEvidence("a flight recorder's dump without entries")
     groups: dict[str, _Group] = {}
-    for entry in _objects(entries):
+    for entry in _objects(top.get("entries")):
         if (name := _name(entry)) is not None and entry.get("is_p2p") is not True:
             groups.setdefault(name, _Group()).take(entry)
-    for number, one in _pairs(status):
+    for number, one in _pairs(top.get("pg_status")):
         named = [name for name in groups if name.partition("(")[0] == number]
         for name in named or [number]:
             groups.setdefault(name, _Group()).take_status(one)

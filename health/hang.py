@@ -85,10 +85,10 @@ def allowed(beats: Iterable[Beat], terms: Terms) -> Allowed:
     sane = [beat for beat in beats if _sane(beat)]
     longest = longest_s(sane, terms)
     found = [Allowed(FLOOR_S, "the least"), Allowed(min(terms.patience_s, PATIENCE_MOST_S), "more after an alarm")]
-    if all(beat.count < LEARNING_BEATS for beat in sane):
+    if all(beat.times < LEARNING_BEATS for beat in sane):
         found.append(Allowed(LEARNING_S, f"fewer than {LEARNING_BEATS} steps seen"))
     else:
-        step = max(_step_s(beat) for beat in sane if beat.count >= LEARNING_BEATS)
+        step = max(_step_s(beat) for beat in sane if beat.times >= LEARNING_BEATS)
         found.append(Allowed(STEPS * step, f"{STEPS} steps of {step:.3g} s"))
     found.append(Allowed(PAUSES * longest, f"{PAUSES} times the longest pause, {longest:.3g} s"))
     return max(found, key=lambda one: one.s)
@@ -184,7 +184,7 @@ def stragglers(beats: Mapping[int, Beat]) -> dict[int, float]:
 
     Ranks that wait for one another in each step take equally long: only those that do not can be told apart so.
     """
-    steps = {r: _step_s(beat) for r, beat in beats.items() if _sane(beat) and beat.count >= LEARNING_BEATS}
+    steps = {r: _step_s(beat) for r, beat in beats.items() if _sane(beat) and beat.times >= LEARNING_BEATS}
     usual = median_low(steps.values()) if len(steps) > 1 else 0.0
     return {r: step / usual for r, step in steps.items() if usual > 0 and step >= SLOW * usual}
 
@@ -199,7 +199,7 @@ def _pause(allowed_s: float) -> float:
 
 
 def _step_s(beat: Beat) -> float:
-    return max(0.0, beat.last_s - beat.first_s) / max(1, beat.count - 1)
+    return max(0.0, beat.last_s - beat.first_s) / max(1, beat.times - 1)
 
 
 def _sane(beat: Beat) -> bool:

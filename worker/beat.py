@@ -8,7 +8,7 @@ when a rank that had just been started did its first step, and when ranks do non
 from __future__ import annotations
 
 import os
-import time
+from time import CLOCK_BOOTTIME, clock_gettime, monotonic
 
 ADDRESS = "REMUSTER_BEATS"  # "<file>:<slot>"
 SLOT_BYTES = 64  # a cache line: ranks do not disturb each other
@@ -46,7 +46,7 @@ class Heart:
 
     def beat(self, step: int) -> None:
         """Say that ``step`` is done. The count comes last: until it rises, a reader takes what was there before."""
-        now, awake = time.clock_gettime(time.CLOCK_BOOTTIME), time.monotonic()
+        now, awake = clock_gettime(CLOCK_BOOTTIME), monotonic()
         integers, floats = self._integers, self._floats
         if not integers[COUNT]:
             floats[FIRST] = now

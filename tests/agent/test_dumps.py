@@ -41,12 +41,12 @@ def read(environ: dict[str, str], *ranks: RankHere, ago: float = 0.0) -> tuple[F
         ({"TORCH_FR_DUMP_TEMP_FILE": "/d/x_", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "/e/"}, {}, ("/d/x_6",)),
         ({"TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "/e/"}, {}, ("/e/6",)),
         ({"TORCH_FR_DUMP_TEMP_FILE": "/d/"}, {"TORCH_FR_DUMP_TEMP_FILE": "/own/"}, ("/own/6",)),
-        ({"XDG_CACHE_HOME": "/c"}, {}, ("/c/torch/comm_lib_trace_rank_6", "/tmp/nccl_trace_rank_6")),  # noqa: S108
-        ({"HOME": "/h"}, {}, ("/h/.cache/torch/comm_lib_trace_rank_6", "/tmp/nccl_trace_rank_6")),  # noqa: S108
+        ({"XDG_CACHE_HOME": "/c"}, {}, ("/c/torch/comm_lib_trace_rank_6", "/tmp/nccl_trace_rank_6")),
+        ({"HOME": "/h"}, {}, ("/h/.cache/torch/comm_lib_trace_rank_6", "/tmp/nccl_trace_rank_6")),
         (
             {"HOME": "/h", "XDG_CACHE_HOME": "/c"},
             {"XDG_CACHE_HOME": None},
-            ("/h/.cache/torch/comm_lib_trace_rank_6", "/tmp/nccl_trace_rank_6"),  # noqa: S108
+            ("/h/.cache/torch/comm_lib_trace_rank_6", "/tmp/nccl_trace_rank_6"),
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""The watch on a real page, with real processes: it raises the alarm once, and says afterwards how silent ranks were."""
+"""The watch on a real page, with real processes: it raises the alarm once, and says how silent ranks were."""
 
 from __future__ import annotations
 

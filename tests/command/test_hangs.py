@@ -109,3 +109,62 @@ def test_on_two_nodes_the_first_alarm_ends_the_round_and_both_look(cluster: Clus
     assert lost == 3
     verdict = record["verdict"]
     assert (verdict["family"], verdict["rank"]) == ("hang", 3), verdict
+
+
+# Rank 1 never enters the third all_reduce; it writes torch's flight recorder down when the launcher's signal comes.
+TORCH = """
+import datetime, os, signal, sys, time
+import remuster
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import _dump_fr_trace
+
+def dump(*_):
+    with open(os.environ["TORCH_FR_DUMP_TEMP_FILE"] + os.environ["RANK"], "wb") as file:
+        file.write(_dump_fr_trace())
+    os._exit(0)
+
+def elsewhere():
+    while True:
+        time.sleep(0.1)
+
+def train():
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=float(sys.argv[1])))
+    for step in range(5):
+        if step == 2 and dist.get_rank() == 1:
+            if float(sys.argv[1]) > 100:
+                signal.signal(signal.SIGTERM, dump)
+            elsewhere()
+        dist.all_reduce(torch.ones(4))
+        remuster.heartbeat(step + 1)
+
+train()
+"""
+
+
+def torch_job(place: Place, timeout_s: float, *args: str) -> dict[str, Any]:
+    pytest.importorskip("torch")
+    env = {"TORCH_FR_BUFFER_SIZE": "100", "TORCH_FR_DUMP_TEMP_FILE": f"{place.desk}/rank_"}
+    node = place.command("--nproc-per-node", "3", *args, place.script("t.py", TORCH), str(timeout_s), env=env)
+    assert node.exit_code(60.0) == 75, node.say()
+    (record,) = node.records()
+    return record
+
+
+@pytest.mark.drill
+def test_a_rank_that_never_enters_a_collective_is_named_by_its_stack(place: Place) -> None:
+    record = torch_job(place, 600, "--hang-timeout", "3")
+    stacks = {fact["rank"]: " ".join(fact["frames"]) for fact in facts(record, "stack")}
+    assert {rank: "all_reduce" in frames for rank, frames in stacks.items()} == {0: True, 1: False, 2: True}
+    assert " elsewhere" in stacks[1]
+    (position,) = facts(record, "position")  # of the one that could still run a handler
+    assert (position["rank"], position["group"], position["enqueued"]) == (1, "0(default_pg)", 2)
+    verdict = record["verdict"]
+    assert (verdict["family"], verdict["rank"]) == ("hang", 1), verdict
+
+
+@pytest.mark.drill
+def test_a_rank_that_others_have_waited_for_until_they_timed_out_is_named(place: Place) -> None:
+    """The others' timeout comes before what is computed from the steps."""
+    verdict = torch_job(place, 3)["verdict"]
+    assert (verdict["family"], verdict["rank"]) == ("hang", 1), verdict

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import pytest
@@ -37,7 +38,7 @@ def page(times: dict[int, Sequence[float]]) -> Page:
         for rank, beats in times.items():
             past = [beat for beat in beats if beat <= now]
             if past:
-                longest = max((b - a for a, b in zip(past, past[1:], strict=False)), default=0.0)
+                longest = max((b - a for a, b in pairwise(past)), default=0.0)
                 found[rank] = Beat(len(past), past[0], past[-1], len(past), longest)
         return found
 
