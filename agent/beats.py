@@ -8,26 +8,28 @@ alone: a rank that cuts the memory short ends nobody but its like. Used by ``cre
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
 
-from ..health.evidence import Pace
-from ..worker.beat import COUNT, FIRST, LAST, SLOT_BYTES, STEP, page_name
+from ..health.evidence import Beat, Pace
+from ..worker.beat import (
+    COUNT,
+    FIRST,
+    LAST,
+    LONGEST,
+    SLOT_BYTES,
+    STACK_BYTES,
+    STEP,
+    page_bytes,
+    page_name,
+    stack_at,
+)
 from .linux import sealed_memory
-
-
-class Beat(NamedTuple):
-    """What one rank last said, in seconds of CLOCK_BOOTTIME."""
-
-    step: int
-    first_s: float
-    last_s: float
 
 
 class Beats:
     """A page with a slot for each rank. OSError when there is no memory or no descriptor for it."""
 
     def __init__(self, round: int, slots: int) -> None:
-        self._fd = sealed_memory(page_name(str(round)), slots * SLOT_BYTES)
+        self._fd = sealed_memory(page_name(str(round)), page_bytes(slots))
         self._slots = slots
 
     def address(self, local_rank: int) -> str:
@@ -40,10 +42,20 @@ class Beats:
         page = memoryview(os.pread(self._fd, size, 0).ljust(size, b"\0"))
         integers, floats = page.cast("q"), page.cast("d")
         return {
-            local: Beat(integers[at + STEP], floats[at + FIRST], floats[at + LAST])
+            local: Beat(
+                integers[at + STEP],
+                floats[at + FIRST],
+                floats[at + LAST],
+                integers[at + COUNT],
+                floats[at + LONGEST],
+            )
             for local, at in enumerate(range(0, self._slots * words, words))
-            if integers[at + COUNT] and integers[at + STEP] >= 0
+            if integers[at + COUNT] > 0 and integers[at + STEP] >= 0
         }
+
+    def stack(self, local_rank: int) -> bytes:
+        """Return what a rank has written of its stack, when it was asked for it; nothing when it was not, or cannot."""
+        return os.pread(self._fd, STACK_BYTES, stack_at(self._slots, local_rank)).rstrip(b"\0")
 
     def pace(self, started_s: float) -> Pace | None:
         """Return how far this node's ranks were together, when they had been started at ``started_s``."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..health import wire
-from ..health.evidence import Fact, Pace
+from ..health.evidence import Beat, Fact, Pace
 from ..health.observed import Lacked
 from ..rendezvous.records import Incarnation, Job, Phase, Round
 from . import guardian_events as said
@@ -281,9 +281,20 @@ class Crew:
         return RankHere(self._first + local, local, pid, self._directories[local], self._envs.get(local, {}))
 
     def _make_sources(self) -> tuple[Source, ...]:
+        from .dumps import Dumps
+        from .hang_watch import HangWatch, Means
         from .line_watch import LineWatch
+        from .stacks import Stacks
 
-        return (LineWatch(self._post, self._spec.alarm_window_s),)
+        return (
+            LineWatch(self._post, self._spec.alarm_window_s),
+            HangWatch(self._spec.hang_timeout_s, Means(self._said, self._post)),
+            Stacks(lambda local: self._beats.stack(local) if self._beats is not None else b""),
+            Dumps(self._environ),
+        )
+
+    def _said(self) -> dict[int, Beat]:
+        return self._beats.read() if self._beats is not None else {}
 
     def _left_over(self, n: Round, survivors: tuple[int, ...], at: float) -> None:
         if survivors:

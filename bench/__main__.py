@@ -18,6 +18,7 @@ from types import FrameType
 from typing import NamedTuple, NoReturn
 
 import first_line
+import heartbeat
 import idle
 import machine
 import many_ranks
@@ -40,6 +41,7 @@ MEASUREMENTS: dict[str, tuple[str, Callable[[Stage, int], Found]]] = {
     "f": ("store: latencies and joins", store.measure),
     "g": ("output of 8 ranks through the console", output.measure),
     "h": ("watching what ranks write", scanning.measure),
+    "i": ("a heartbeat", heartbeat.measure),
 }
 
 

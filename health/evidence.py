@@ -81,6 +81,16 @@ class Pace(NamedTuple):
     first_s: float  # from their start until the last of them had done its first
 
 
+class Beat(NamedTuple):
+    """What one rank last said of its steps, in seconds of CLOCK_BOOTTIME. No fact: ``hang.py`` judges by it."""
+
+    step: int
+    first_s: float
+    last_s: float
+    times: int = 1  # how often it has said something
+    longest_s: float = 0.0  # the longest that it has said nothing between two beats, as it measured itself
+
+
 class Fault(NamedTuple):
     """The agent could not do its part (no port, no log directory, …), in words, and the class that fits, if any."""
 

@@ -67,7 +67,10 @@ class FabricPort(NamedTuple):
 
 
 class Silence(NamedTuple):
-    """A rank that has not gone on for longer than it is allowed to. ``by`` is 'heartbeat' or 'output'."""
+    """How long a living rank had not gone on when the round was to end; said from half of what it is allowed on.
+
+    ``by`` is 'heartbeat' or 'output'. In synchronous training one rank that hangs makes all of them silent.
+    """
 
     rank: int
     step: Large  # the last it said; -1 when it says none
@@ -87,7 +90,7 @@ class Stack(NamedTuple):
     """Where a rank's main thread was before it was killed; the innermost frame first, as 'file:line function'."""
 
     rank: int
-    by: str  # py-spy, faulthandler
+    by: str  # py-spy, faulthandler; proc: its state and where it is in the kernel, no more is known
     frames: tuple[str, ...]
 
 

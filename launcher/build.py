@@ -98,6 +98,7 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
             grace_s=_grace(given, env),
             stop_signals=stops,
             alarm_window_s=_alarm_window(given),
+            hang_timeout_s=_hang_timeout(given),
             notice_signal=_notice_signal(given, stops),
             store_loss=_store_loss(given),
             admit=_admit(given),
@@ -200,6 +201,11 @@ def _grace(given: Given, env: Environment) -> float:
     if text is None and env.shutdown_timeout:
         return values.seconds("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", env.shutdown_timeout)
     return values.seconds(given.origin("shutdown-timeout"), "30" if text is None else text)
+
+
+def _hang_timeout(given: Given) -> float | None:
+    text = given.text("hang-timeout")
+    return None if text is None else values.hang_timeout(given.origin("hang-timeout"), text)
 
 
 def _stop_signals(given: Given, notes: list[str]) -> tuple[int, ...]:

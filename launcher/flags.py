@@ -200,6 +200,16 @@ FLAGS: tuple[Flag, ...] = (
         ours=True,
     ),
     Flag(
+        "hang-timeout",
+        Group.RETRY,
+        "How long ranks may do nothing until they are taken for hung, and the round ends: say no step "
+        "(remuster.heartbeat); or, where they say none, write nothing while one of them uses no processor. Longer than "
+        "your longest pause: a save, an evaluation. Default: computed from the steps that are said, at least 300; off "
+        "without steps. off (or 0): never.",
+        metavar="SECONDS|off",
+        ours=True,
+    ),
+    Flag(
         "on-event",
         Group.RETRY,
         "What to tell when the budget is nearly spent, a node is lost or put in quarantine, a round went back behind "

@@ -76,6 +76,16 @@ def seconds(name: str, text: str) -> float:
     return number
 
 
+def hang_timeout(name: str, text: str) -> float:
+    """Return seconds, 1 or more, or 0 for ``off``."""
+    if text.strip().lower() == "off":
+        return 0.0
+    number = seconds(name, text)
+    if 0 < number < 1:
+        raise UsageError(f"{name} is {text!r}; give 1 second or more, or off")
+    return number
+
+
 class StopSignals(NamedTuple):
     """What --signals-to-handle adds to the signals that always stop a job, and the names that mean nothing here."""
 

@@ -38,6 +38,17 @@ def test_bad_sizes(text: str) -> None:
         values.size("PET_LOG_LIMIT", text, 1 << 20)
 
 
+@pytest.mark.parametrize(("text", "means"), [("off", 0.0), ("OFF", 0.0), ("0", 0.0), ("1", 1.0), ("600.5", 600.5)])
+def test_hang_timeouts(text: str, means: float) -> None:
+    assert values.hang_timeout("--hang-timeout", text) == means
+
+
+@pytest.mark.parametrize("text", ["", "never", "-1", "0.5", "nan", "inf", "1e9"])
+def test_bad_hang_timeouts(text: str) -> None:
+    with pytest.raises(UsageError, match=r"^PET_HANG_TIMEOUT is .*; give "):
+        values.hang_timeout("PET_HANG_TIMEOUT", text)
+
+
 @pytest.mark.parametrize(
     ("text", "means"),
     [
