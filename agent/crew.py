@@ -7,6 +7,7 @@ the file thread; a hung log directory makes a start fail by itself and never hol
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..health import wire
 from ..health.evidence import Fact, Pace, RankExit
 from ..rendezvous.records import Incarnation, Job, Phase, Round
+from . import gpu_start
 from . import guardian_events as said
 from . import node_words as words
 from .beats import Beats
@@ -31,6 +33,7 @@ from .worker_env import RankPlace, rank_argv, rank_env
 if TYPE_CHECKING:
     from .file_timer import TimerPipe
     from .gloo_interface import Choice
+    from .gpu_start import GpuChild
     from .showing import View
 
 INSPECT_S = 1.5  # for a look at living ranks: less than the node machine waits for it
@@ -43,6 +46,7 @@ class Place(NamedTuple):
     shown: Shown
     gloo: asyncio.Task[Choice] | None = None  # an interface for the ranks' gloo; None: its own choice is right
     timers: TimerPipe | None = None
+    gpus: GpuChild | None = None  # what reads the GPUs' driver, where there is one
 
 
 class Crew:
@@ -54,6 +58,7 @@ class Crew:
         self._gloo = place.gloo
         self._defaults: dict[str, str] = {}  # of the ranks' environment, where nobody sets them
         self._timers = place.timers
+        self._gpus = place.gpus
         self._post = post
         self._environ = seat.environ
         self._handed = Round(0)  # the last round whose start has reached the guardian
@@ -128,8 +133,12 @@ class Crew:
     async def stop(self) -> tuple[int, ...]:
         """End ranks and guardian; return the pids that would not die. The console then has all files to drain."""
         self._output.ending()
+        closing = asyncio.ensure_future(self._sources.close())  # their processes end while the guardian does
+        if self._gpus is not None:
+            gpu_start.end(self._gpus)
+            self._gpus = None
         survivors = await self.link.stop()
-        await self._sources.close()
+        await closing
         await self._output.end(bool(survivors))
         return survivors
 
@@ -277,7 +286,10 @@ class Crew:
         return RankHere(self._first + local, local, pid, self._directories[local], self._envs.get(local, {}))
 
     def _make_sources(self) -> tuple[Source, ...]:
-        return ()
+        from .gpu_watch import GpuWatch
+
+        gpus, self._gpus = self._gpus, None
+        return (GpuWatch(gpus, self._environ, self._post, lambda: gpu_start.start(os.environ)),)
 
     def _left_over(self, n: Round, survivors: tuple[int, ...], at: float) -> None:
         if survivors:

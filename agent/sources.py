@@ -20,6 +20,7 @@ T = TypeVar("T")
 
 GATHER_S = 2.0  # for all sources together, once the ranks are dead
 MOST_FACTS = 64  # of one source and round
+NO_DRIVER = Lacked("nvml", "this node has no NVIDIA driver")  # no news for people, where nothing asks for a GPU
 
 
 class RankHere(NamedTuple):
@@ -97,7 +98,7 @@ class Sources:
             else:
                 found += task.result()[:MOST_FACTS]
         for fact in found:
-            if isinstance(fact, Lacked) and fact not in self._told:
+            if isinstance(fact, Lacked) and fact != NO_DRIVER and fact not in self._told:
                 self._told.add(fact)
                 self._say(f"no evidence from {fact.source}: {fact.why}")
         return tuple(found)
