@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .gpu_read import read
+from .gpu_read import read, unopened
 from .linux import boottime, die_with_parent, retitle
 
 NAME = "gpu-watcher"
@@ -33,13 +33,14 @@ AGAIN_S = 1.0  # between waits that fail
 
 
 class _Card:
-    """One GPU as the driver counts them; without ``handle`` it was lost before we came."""
+    """One GPU as the driver counts them; of one without ``handle`` no more is known than it was when we came."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.handle: Any = None
         self.uuid = self.bus = ""
         self.migs: list[str] = []
+        self.unopened: dict[str, object] = {}
         self.told: dict[str, object] = {}  # what was read of it last
 
 
@@ -65,13 +66,17 @@ class _Driver:
         card, nvml = _Card(number), self._nvml
         try:
             card.handle = nvml.nvmlDeviceGetHandleByIndex(number)
+        except nvml.NVMLError as error:
+            card.unopened = unopened(nvml, error)
+            return card
+        try:
             card.uuid = str(nvml.nvmlDeviceGetUUID(card.handle))
             pci = nvml.nvmlDeviceGetPciInfo(card.handle)
             card.bus = f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0"
             if nvml.nvmlDeviceGetMigMode(card.handle)[0]:
                 card.migs = self._migs(card.handle)
         except nvml.NVMLError:
-            pass  # most have no MIG; one that is lost says so when it is looked at
+            pass  # many have no MIG; one that is lost says so when it is looked at
         return card
 
     def _migs(self, handle: Any) -> list[str]:
@@ -135,7 +140,7 @@ class _Driver:
 
     def _look(self, card: _Card) -> None:
         """Read one GPU, and tell it unless it is as it was told last."""
-        found = read(self._nvml, card.handle)
+        found = card.unopened or read(self._nvml, card.handle)
         if found != card.told:
             card.told = found
             who = {"number": card.number, "uuid": card.uuid, "bus": card.bus, "migs": card.migs}

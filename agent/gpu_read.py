@@ -28,8 +28,8 @@ class Reading:
 
 
 def read(nvml: Any, handle: Any) -> dict[str, object]:
-    """Return all that can be known of the GPU; ``handle`` None = it was lost before we came."""
-    reading, lost, unread = Reading(nvml, handle), handle is None, list[str]()
+    """Return all that can be known of the GPU now."""
+    reading, lost, unread = Reading(nvml, handle), False, list[str]()
     for what, part in _PARTS.items():
         if lost:
             break
@@ -39,13 +39,18 @@ def read(nvml: Any, handle: Any) -> dict[str, object]:
             lost = error.value == LOST
             if not lost and error.value not in (NOT_SUPPORTED, NO_FUNCTION):
                 unread.append(f"{what}: {error}")
-    return {
-        "counters": reading.counters,
-        "recovery": reading.recovery,
-        "pids": reading.pids,
-        "lost": lost,
-        "unread": unread,
-    }
+    return _found(reading, lost, unread)
+
+
+def unopened(nvml: Any, error: Any) -> dict[str, object]:
+    """Return what is known of a GPU of which the driver gave no handle, but ``error``, an NVMLError."""
+    lost = error.value == LOST
+    return _found(Reading(nvml, None), lost, [] if lost else [f"all of it: {error}"])
+
+
+def _found(reading: Reading, lost: bool, unread: list[str]) -> dict[str, object]:
+    said = {"counters": reading.counters, "recovery": reading.recovery, "pids": reading.pids}
+    return {**said, "lost": lost, "unread": unread}
 
 
 def _ecc(r: Reading) -> None:

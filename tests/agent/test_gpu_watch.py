@@ -379,6 +379,17 @@ async def test_gpus_whose_events_cannot_be_had_are_named_and_read_all_the_same(d
     await scene.watch.close()
 
 
+async def test_a_gpu_that_may_not_be_opened_is_not_lost(driver: FakeDriver) -> None:
+    driver.tell("fail nvmlDeviceGetHandleByIndex_v2 4")
+    scene = Scene(driver)
+    await scene.ready()
+    scene.begin(*EIGHT)
+    found, (why,) = await scene.gpus()
+    assert found == {}
+    assert "GPU 0: all of it: Insufficient Permissions" in why
+    await scene.watch.close()
+
+
 # --- no driver --------------------------------------------------------------------------------------------------------
 @pytest.mark.skipif(gpu_start.driver_here(ENV), reason="this machine has NVIDIA's driver")
 async def test_b34_without_a_driver_that_is_no_news_unless_gpus_are_named() -> None:
