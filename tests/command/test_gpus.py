@@ -59,16 +59,16 @@ def listening(place: Place, node: Node, ranks: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "xid", "recovery"),
+    ("lines", "xid", "recovery", "cls"),
     [
-        (("xid 1 79", "lost 1"), 79, 0),
-        (("xid 1 48",), 48, 0),
-        (("set 1 field230 2", "xid 1 154"), 154, 2),
+        (("xid 1 79", "lost 1"), 79, 0, "gpu_lost"),
+        (("xid 1 48",), 48, 0, "gpu_ecc"),
+        (("set 1 field230 2", "xid 1 154"), 154, 2, "gpu_driver_hang"),
     ],
     ids=["79", "48", "154"],
 )
 def test_a_gpu_that_is_of_no_use_ends_the_round_while_its_rank_waits(
-    place: Place, driver: FakeDriver, lines: tuple[str, ...], xid: int, recovery: int
+    place: Place, driver: FakeDriver, lines: tuple[str, ...], xid: int, recovery: int, cls: str
 ) -> None:
     """Red when the alarm is not raised: the ranks would wait for ever."""
     node = place.command(
@@ -85,11 +85,14 @@ def test_a_gpu_that_is_of_no_use_ends_the_round_while_its_rank_waits(
     assert (gpu["uuid"], gpu["ranks"], [code for code, _ in gpu["xids"]]) == (uuid(1), [1], [xid])
     assert (gpu["recovery"], gpu["lost"]) == (recovery, xid == 79)
     assert gpu["xids"][0][1] <= early["at_s"] < gpu["xids"][0][1] + 5
+    judged = first["verdict"]
+    assert (judged["class"], judged["family"], judged["rank"], judged["node_fault"]) == (cls, "hardware", 1, True)
     assert second["state"] == "done"
 
 
-@pytest.mark.parametrize("xid", [94, 31, 45])
-def test_an_xid_that_its_program_ends_of_is_in_the_record(place: Place, driver: FakeDriver, xid: int) -> None:
+@pytest.mark.parametrize(("xid", "cls"), [(94, "gpu_ecc_contained"), (31, "gpu_app_fault"), (45, "gpu_app_fault")])
+def test_an_xid_that_its_program_ends_of_is_in_the_record(place: Place, driver: FakeDriver, xid: int, cls: str) -> None:
+    """What rank 1 wrote of its end says the rest; 45 only follows from that."""
     node = place.command("--nproc-per-node", "2", place.script("t.py", FAILS), place.desk, env=driver.env)
     listening(place, node, 2)
     driver.tell(f"xid 1 {xid}", "set 1 ecc_volatile_uncorrected 1", "xid 7 13")
@@ -102,6 +105,7 @@ def test_an_xid_that_its_program_ends_of_is_in_the_record(place: Place, driver: 
     assert (ours["ranks"], [code for code, _ in ours["xids"]]) == ([1], [xid])
     assert ours["counters"] == [["ecc_uncorrected", 1]]
     assert (other["number"], other["ranks"]) == (7, [])
+    assert (record["verdict"]["class"], record["verdict"]["rank"]) == (cls, 1)
     assert "no evidence from" not in node.err
 
 
