@@ -7,6 +7,7 @@ the file thread; a hung log directory makes a start fail by itself and never hol
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -14,9 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..health import wire
-from ..health.evidence import Beat, Fact, Pace
+from ..health.evidence import Fact, Pace
 from ..health.observed import Lacked
 from ..rendezvous.records import Incarnation, Job, Phase, Round
+from . import gpu_start
 from . import guardian_events as said
 from . import node_words as words
 from .beats import Beats
@@ -25,13 +27,14 @@ from .linux import boottime
 from .notice import NoticePage
 from .outputs import Outputs, Shown
 from .seat import Seat
-from .sources import Begun, RankHere, Source, Sources
+from .sources import Begun, Maker, RankHere, Sources
 from .spec import JobSpec
 from .worker_env import RankPlace, rank_argv, rank_env
 
 if TYPE_CHECKING:
     from .file_timer import TimerPipe
     from .gloo_interface import Choice
+    from .gpu_start import GpuChild
     from .showing import View
 
 INSPECT_S = 1.5  # for a look at living ranks: less than the node machine waits for it
@@ -44,6 +47,7 @@ class Place(NamedTuple):
     shown: Shown
     gloo: asyncio.Task[Choice] | None = None  # an interface for the ranks' gloo; None: its own choice is right
     timers: TimerPipe | None = None
+    gpus: GpuChild | None = None  # what reads the GPUs' driver, where there is one
 
 
 class Crew:
@@ -55,6 +59,7 @@ class Crew:
         self._gloo = place.gloo
         self._defaults: dict[str, str] = {}  # of the ranks' environment, where nobody sets them
         self._timers = place.timers
+        self._gpus = place.gpus
         self._post = post
         self._environ = seat.environ
         self._handed = Round(0)  # the last round whose start has reached the guardian
@@ -73,7 +78,7 @@ class Crew:
         self._envs: dict[int, dict[str, str | None]] = {}  # what was changed for the ranks of the present round
         self._first = 0  # the rank of this node's first
         self._node, self._attempt = "", 0
-        self._sources = Sources(self._make_sources, self._line)
+        self._sources = Sources(self._makers, self._line)
         # Ranks size their bars by the terminal.
         self._output = Outputs(spec, place.shown, lambda: self.link.terminate(self._handed, signal.SIGWINCH))
 
@@ -131,8 +136,12 @@ class Crew:
     async def stop(self) -> tuple[int, ...]:
         """End ranks and guardian; return the pids that would not die. The console then has all files to drain."""
         self._output.ending()
+        closing = asyncio.ensure_future(self._sources.close())  # their processes end while the guardian does
+        if self._gpus is not None:
+            gpu_start.end(self._gpus)
+            self._gpus = None
         survivors = await self.link.stop()
-        await self._sources.close()
+        await closing
         await self._output.end(bool(survivors))
         return survivors
 
@@ -280,21 +289,11 @@ class Crew:
     def _here(self, local: int, pid: int) -> RankHere:
         return RankHere(self._first + local, local, pid, self._directories[local], self._envs.get(local, {}))
 
-    def _make_sources(self) -> tuple[Source, ...]:
-        from .dumps import Dumps
-        from .hang_watch import HangWatch, Means
-        from .line_watch import LineWatch
-        from .stacks import Stacks
+    def _makers(self) -> tuple[Maker, ...]:
+        from .source_list import Around, makers
 
-        return (
-            LineWatch(self._post, self._spec.alarm_window_s),
-            HangWatch(self._spec.hang_timeout_s, Means(self._said, self._post)),
-            Stacks(lambda local: self._beats.stack(local) if self._beats is not None else b""),
-            Dumps(self._environ),
-        )
-
-    def _said(self) -> dict[int, Beat]:
-        return self._beats.read() if self._beats is not None else {}
+        gpus, self._gpus = self._gpus, None
+        return makers(Around(self._spec, self._environ, self._post, lambda: self._beats, gpus))
 
     def _left_over(self, n: Round, survivors: tuple[int, ...], at: float) -> None:
         if survivors:

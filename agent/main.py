@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..rendezvous.errors import StoreError
+from . import gpu_start
 from .aside import Aside, Spared
 from .assembly import Parts, assemble, settings_of
 from .chronicle import Chronicle
@@ -164,7 +165,8 @@ class _Host:
 
             page = self._seat.page
             timers = await file_timer.serve(spec.timer_file, run_dir, self._files, lambda: page.guardian, log.line)
-        place = Place(Shown(run_dir, self._files, self._console, log.line), self._gloo, timers)
+        gpus = gpu_start.start(os.environ)
+        place = Place(Shown(run_dir, self._files, self._console, log.line), self._gloo, timers, gpus)
         agent, parts = self._made(settings, met.store, place, log)
         agent.crew.link.hold(*lock)
         if spec.backend is Backend.ETCD:

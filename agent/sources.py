@@ -20,6 +20,7 @@ T = TypeVar("T")
 
 GATHER_S = 2.0  # for all sources together, once the ranks are dead
 MOST_FACTS = 64  # of one source and round
+NO_DRIVER = Lacked("nvml", "this node has no NVIDIA driver")  # no news for people, where nothing asks for a GPU
 
 
 class RankHere(NamedTuple):
@@ -62,30 +63,50 @@ class Source(Protocol):
         ...
 
 
-class Sources:
-    """All sources of one agent. ``make`` loads them, a moment after the first ranks were started."""
+Maker = Callable[[], Source]
 
-    def __init__(self, make: Callable[[], tuple[Source, ...]], say: Callable[[str], None]) -> None:
-        self._make = make
-        self._made: tuple[Source, ...] | None = None
+
+class Sources:
+    """All sources of one agent. They are loaded one after the other once the first ranks run: each import holds up the
+    loop for milliseconds, and all of them together would for a tenth of a second."""
+
+    def __init__(self, makers: Callable[[], tuple[Maker, ...]], say: Callable[[str], None]) -> None:
+        self._makers = makers
+        self._made: list[Source] = []
+        self._loading: asyncio.Task[None] | None = None
+        self._begun: Begun | None = None
         self._say = say
         self._told: set[Lacked] = set()
 
     def begin(self, begun: Begun) -> None:
         """Say that ranks were started."""
-        if self._made is None:
-            self._made = self._make()
+        self._begun = begun
+        if self._loading is None:
+            self._loading = asyncio.create_task(self._load())
         for source in self._made:
             source.begin(begun)
 
+    async def _load(self) -> None:
+        for make in self._makers():
+            source = make()
+            assert self._begun is not None
+            source.begin(self._begun)
+            self._made.append(source)
+            await asyncio.sleep(0)
+
+    async def _loaded(self) -> list[Source]:
+        if self._loading is not None:
+            await self._loading
+        return self._made
+
     async def inspect(self, within_s: float) -> None:
         """Have every source look at the living ranks."""
-        work = [asyncio.create_task(source.inspect()) for source in self._made or ()]
+        work = [asyncio.create_task(source.inspect()) for source in await self._loaded()]
         await _bounded(work, within_s)
 
     async def facts(self) -> tuple[Fact, ...]:
         """Return what all sources have seen; one that is late or broken is named among what is lacking."""
-        made = self._made or ()
+        made = tuple(await self._loaded())
         work = [asyncio.create_task(source.facts()) for source in made]
         await _bounded(work, GATHER_S)
         found: list[Fact] = []
@@ -97,16 +118,19 @@ class Sources:
             else:
                 found += task.result()[:MOST_FACTS]
         for fact in found:
-            if isinstance(fact, Lacked) and fact not in self._told:
+            if isinstance(fact, Lacked) and fact != NO_DRIVER and fact not in self._told:
                 self._told.add(fact)
                 self._say(f"no evidence from {fact.source}: {fact.why}")
         return tuple(found)
 
     async def close(self) -> None:
-        """End all of them."""
-        for source in self._made or ():
+        """End all of them; what is not loaded yet never is."""
+        if self._loading is not None:
+            self._loading.cancel()
+            await asyncio.wait({self._loading})
+        for source in self._made:
             await source.close()
-        self._made = ()
+        self._made.clear()
 
 
 async def _bounded(work: Sequence[asyncio.Task[T]], within_s: float) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import faulthandler
 import os
 import signal
+from pathlib import Path
 
 import pytest
+from fake_nvml.driver import FakeDriver, build
 
 for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     # Under nohup, or in the background of a shell, these are ignored, and so would they be in every command under test.
@@ -34,3 +36,15 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):  
     if CI and report.skipped and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
         report.longrepr = f"skipped in CI: {report.longrepr}"
+
+
+@pytest.fixture(scope="session")
+def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a libnvidia-ml.so.1 that needs no GPU."""
+    return build(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def driver(nvml_library: Path, tmp_path: Path) -> FakeDriver:
+    """A driver of eight GPUs, below the real pynvml of whoever has its ``env``."""
+    return FakeDriver(nvml_library, tmp_path)

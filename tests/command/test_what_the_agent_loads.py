@@ -30,6 +30,7 @@ sys.addaudithook(look)
 """
 LATER = {
     *("structlog", "click", "psutil", "pynvml", "grpc", "ssl", "http", "urllib.request", "remuster.agent.counsel"),
+    *("remuster.agent.gpu_watch", "remuster.agent.gpu_cards"),
     *("tempfile", "shutil", "random", "hashlib", "encodings.idna", "difflib", "uuid", "datetime"),
 }
 NEVER = {"torch", "numpy", "rich", "better_exceptions", "http.server", "pydantic", "sqlite3", "multiprocessing"}

@@ -1,0 +1,83 @@
+"""Which sources of evidence an agent has, and in which order they are loaded once its ranks run. For ``crew.py``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from . import gpu_start
+from . import node_words as words
+from .beats import Beats
+from .sources import Maker, Source
+from .spec import JobSpec
+
+if TYPE_CHECKING:
+    from ..health.evidence import Beat
+    from .gpu_start import GpuChild
+
+
+class Around(NamedTuple):
+    """What sources are made from."""
+
+    spec: JobSpec
+    environ: Mapping[str, str]  # the ranks', but for what each is given
+    post: Callable[[words.Event], None]  # takes alarms
+    beats: Callable[[], Beats | None]  # the page of the present round
+    gpus: GpuChild | None  # what reads the GPUs' driver, if it was started before the ranks
+
+
+def makers(around: Around) -> tuple[Maker, ...]:
+    """Return what makes each source; the ones whose beginning matters most come first."""
+    spec, post = around.spec, around.post
+
+    def memory() -> Source:
+        from .oom import OomCounters
+
+        return OomCounters()
+
+    def gpus() -> Source:
+        from .gpu_watch import GpuWatch
+
+        return GpuWatch(around.gpus, around.environ, post, lambda: gpu_start.start(os.environ))
+
+    def lines() -> Source:
+        from .line_watch import LineWatch
+
+        return LineWatch(post, spec.alarm_window_s)
+
+    def kernel() -> Source:
+        from .kernel_log import KernelLog
+
+        return KernelLog(spec.kernel_log, post)
+
+    def hangs() -> Source:
+        from .hang_watch import HangWatch, Means
+
+        return HangWatch(spec.hang_timeout_s, Means(said, post))
+
+    def stacks() -> Source:
+        from .stacks import Stacks
+
+        return Stacks(stack)
+
+    def dumps() -> Source:
+        from .dumps import Dumps
+
+        return Dumps(around.environ)
+
+    def fabric() -> Source:
+        from .fabric import Fabric
+
+        return Fabric()
+
+    def said() -> dict[int, Beat]:
+        page = around.beats()
+        return page.read() if page is not None else {}
+
+    def stack(local_rank: int) -> bytes:
+        page = around.beats()
+        return page.stack(local_rank) if page is not None else b""
+
+    log = (kernel,) if spec.kernel_log else ()
+    return (memory, gpus, lines, *log, hangs, stacks, dumps, fabric)
