@@ -277,7 +277,15 @@ class Crew:
         return RankHere(self._first + local, local, pid, self._directories[local], self._envs.get(local, {}))
 
     def _make_sources(self) -> tuple[Source, ...]:
-        return ()
+        from .fabric import Fabric
+        from .oom import OomCounters
+
+        made: list[Source] = [OomCounters(), Fabric()]
+        if self._spec.kernel_log:
+            from .kernel_log import KernelLog
+
+            made.append(KernelLog(self._spec.kernel_log, self._post))
+        return tuple(made)
 
     def _left_over(self, n: Round, survivors: tuple[int, ...], at: float) -> None:
         if survivors:

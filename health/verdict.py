@@ -67,7 +67,7 @@ def judge(evidence: RoundEvidence, xids: Mapping[int, Xid] | None = None) -> Ver
     if root is None:
         return replace(_nothing(evidence, readings), lacked=_lacked(nodes))
     root = _waited(evidence, readings, root) if root.standing is Standing.WAITED else root
-    verdict = _one_node_only(evidence, readings, root)
+    verdict = causes_host.not_of_memory(_one_node_only(evidence, readings, root), scenes)
     return _complete(verdict, readings, nodes, scenes, xids)
 
 
