@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..health import wire
 from ..health.evidence import Fact, Pace, RankExit
+from ..health.observed import HookWord
 from ..rendezvous.records import Incarnation, Job, Phase, Round
 from . import guardian_events as said
 from . import node_words as words
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from .showing import View
 
 INSPECT_S = 1.5  # for a look at living ranks: less than the node machine waits for it
+HOOKED = 8  # checkpoints that were passed over, of which a round's evidence tells
 COLLECT_S = 3.0  # for last lines and error files; then the facts go without them
 
 
@@ -71,6 +73,7 @@ class Crew:
         self._held = ""
         self._envs: dict[int, dict[str, str | None]] = {}  # what was changed for the ranks of the present round
         self._first = 0  # the rank of this node's first
+        self._hooked: tuple[HookWord, ...] = ()  # what the resume hook had to say of the round, if it ran here
         self._sources = Sources(self._make_sources, self._line)
         # Ranks size their bars by the terminal.
         self._output = Outputs(spec, place.shown, lambda: self.link.terminate(self._handed, signal.SIGWINCH))
@@ -220,8 +223,13 @@ class Crew:
             facts = await self._files.run(self._describe, action.facts, timeout_s=COLLECT_S)
         except (OSError, TimeoutError) as error:
             self._line(f"the ranks' last lines could not be read: {error}")
-        told = (*facts, *((pace,) if pace else ()), *await asked)
+        told = (*facts, *((pace,) if pace else ()), *self._hooked, *await asked)
+        self._hooked = ()
         self._post(words.Collected(boottime(), action.round, wire.encode(told)))
+
+    def hooked(self, refused: tuple[tuple[str, str], ...]) -> None:
+        """Note which checkpoints were passed over when the coming round was formed, and why: evidence of that round."""
+        self._hooked = tuple(HookWord(f"checkpoint {name} is passed over: {why}") for name, why in refused[:HOOKED])
 
     def pace(self) -> Pace | None:
         """Return how far the ranks of the round that was started last had come; None when they do not say."""

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..health.evidence import Fact
 from ..health.kernel import Kind, bus_of, signs
 from ..health.observed import Early, KernelLine, Lacked
+from ..health.xid import lookup
 from . import node_words as words
 from .files import FileThread
 from .kernel_lines import Kept, Line, hard, of_record, of_text
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 NVIDIA = Path("/proc/driver/nvidia/gpus")  # a folder for each GPU that is to be seen here, containers included
 BEFORE_S = 60.0
-WINDOW_S = 5.0  # after a hard line: the ranks' own last words, and the lines that follow, come within
+WINDOW_S = 3.0  # after a hard line: the ranks' own last words, and the lines that follow, come within
 RECORD = 8192  # the kernel cuts a record to it
 TURN, PIPE_TURN = 256, 16  # reads at once: records, pieces of a pipe; a flood is then left alone for a moment
 PAUSE_S = 0.05
@@ -130,6 +131,7 @@ class KernelLog:
     async def _open(self) -> None:
         try:
             self._gpus = await self._files.run(_listed, self._folder, timeout_s=OPEN_S)
+            await self._files.run(_prepare, timeout_s=OPEN_S)
             self._log = log = await self._files.run(_open, self._path, timeout_s=OPEN_S)
         except (OSError, TimeoutError) as error:
             self._lacked = _why(self._path, error)
@@ -256,6 +258,12 @@ def _drained(fd: int) -> tuple[Line, ...]:
             return tuple(lines)
         except BrokenPipeError:
             continue
+
+
+def _prepare() -> None:
+    """Have the patterns compiled and the catalogue read, which would hold up the loop at the first line. Blocks."""
+    signs(("",))
+    lookup(0)
 
 
 def _listed(folder: Path) -> frozenset[str]:
