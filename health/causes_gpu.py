@@ -1,7 +1,8 @@
 """Causes that lie in a GPU: what the driver said of it in the kernel log and through NVML. Pure; for ``verdict.py``.
 
 A hardware XID near the node's first failure outranks whatever programs say, except a rank's own error that was seen
-more than a minute earlier; one of long before outranks only what says nothing. An application XID is the program's
+more than a minute earlier; one of some minutes before outranks only what says nothing, for others may have waited for
+its rank since; older ones, and later ones, decide nothing. An application XID is the program's
 doing: of its own words only those that say more are preferred. XIDs that follow from something else never decide.
 The driver's recovery action (XID 154, NVML field 230) is the authority on whether the node can be used again.
 """
@@ -62,8 +63,9 @@ class Device:
         """Return its name for people."""
         if self.switch:
             return f"NVSwitch {self.bus}"
-        number = f"{self.gpu.number} ({self.bus})" if self.gpu and self.bus else self.bus or "of unknown place"
-        return f"GPU {number}"
+        if self.gpu is None or self.gpu.number < 0:
+            return f"GPU {self.bus or 'of unknown place'}"
+        return f"GPU {self.gpu.number} ({self.bus})" if self.bus else f"GPU {self.gpu.number}"
 
     @property
     def switch(self) -> bool:
@@ -110,7 +112,7 @@ def _of_kernel(scene: Scene, seen: Seen, table: Mapping[int, Xid] | None) -> Eve
     if sign.kind is Kind.XID:
         xid = lookup(sign.code, table)
         return Event(xid.cls, _words(xid), seen.at_s, proof, role_of(xid, sign.text), xid, sign.pid, seen.rank)
-    what = f"fatal NVSwitch error {sign.code}" if sign.kind is Kind.SWITCH else "it has fallen off the bus"
+    what = f"fatal NVSwitch error {sign.code}" if sign.kind is Kind.SWITCH else words.cause(sign.cls)
     return Event(sign.cls, what, seen.at_s, proof, rank=seen.rank, switch=sign.kind is Kind.SWITCH)
 
 
@@ -141,35 +143,45 @@ def _worded(events: list[Event]) -> tuple[Event, ...]:
     kept = (
         e for e in events if not (e.xid and e.proof.source == "nvml" and told.get(e.xid.code, e.role) is not e.role)
     )
-    return tuple(kept)
+    return tuple(sorted(kept, key=lambda event: event.proof.source == "nvml"))  # of equal ones that with words
 
 
 def _cause(scene: Scene, device: Device, event: Event) -> Cause | None:
     if event.role is not Role.ROOT:
         return None
     near = event.at_s is None or scene.near(event.at_s)
+    if not near and not scene.lately(event.at_s or 0.0):
+        return None  # long before, or after: the round went on with it, or had ended
     at_s = scene.first_s or 0.0 if event.at_s is None else event.at_s
     reading, sure = _whose(scene, device, event)
-    if event.hardware:
-        standing = Standing.DEVICE if near and not _told_before(scene, at_s) else Standing.NODE
+    if not near:
+        standing = Standing.HINT if event.xid is None or event.xid.needs_reset else Standing.DISTURBED
+    elif event.hardware:
+        standing = Standing.NODE if _told_before(scene, at_s) else Standing.DEVICE
         if event.at_s is None and (event.counted or not device.failed):
             standing = Standing.NODE  # counters and a wish for a reset say what is ill, not what ended the round
     else:
-        standing = Standing.EXPLICIT if near else Standing.DISTURBED
-        if near and reading and (reading.cls in OWN_WORDS or find(reading.cls).family == "hardware"):
+        standing = Standing.EXPLICIT  # a peer of what programs say: the first counts
+        if reading and (reading.cls in OWN_WORDS or find(reading.cls).family == "hardware"):
             return None
-    severity = SEVERITY.index(event.cls) if event.cls in SEVERITY else len(SEVERITY)
-    if (event.xid is not None and event.xid.code == RECOVERY) or event.what.endswith("a recovery"):
-        severity = len(SEVERITY)  # says what is to be done, not what happened
+    severity = _severity(event) if event.hardware else 0
     verdict = _verdict(scene, device, event, reading, CERTAIN if near and sure else LIKELY)
     return Cause(standing, (scene.order, at_s, verdict.rank), verdict, None, False, severity)
+
+
+def _severity(event: Event) -> int:
+    asks = (event.at_s is None and not event.counted) or (event.xid is not None and event.xid.code == RECOVERY)
+    if event.cls not in SEVERITY or (asks and event.cls != "gpu_lost"):
+        return len(SEVERITY)  # says what is to be done, not what happened
+    return SEVERITY.index(event.cls)
 
 
 def _verdict(scene: Scene, device: Device, event: Event, reading: Reading | None, confidence: str) -> Verdict:
     cls = find(event.cls)
     who = f"rank {reading.exit.rank} on {scene.node}" if reading else scene.node
     asked = f"; the driver asks for {RECOVERY_WORDS[device.recovery]}" if device.recovery else ""
-    sentence = f"{who}: {words.cause(cls.name)}: {device.name}: {event.what}{asked}"
+    what = "" if event.what == words.cause(cls.name) else f": {event.what}"
+    sentence = f"{who}: {words.cause(cls.name)}: {device.name}{what}{asked}"
     proofs = [event.proof]
     if reading and reading.line:
         proofs.append(Proof("last lines", f"rank {reading.exit.rank} on {scene.node}", short(reading.line)))

@@ -15,6 +15,7 @@ from dataclasses import replace
 from . import exits, words
 from .causes import CERTAIN, LIKELY, Cause, Proof, Verdict, own_exit, short
 from .classes import find
+from .compare import Suspect
 from .fingerprint import fingerprint
 from .kernel import Kind
 from .observed import FabricPort, OomKill
@@ -131,14 +132,14 @@ def _bus_error(r: Reading) -> bool:
 
 
 def _storage(scene: Scene) -> Iterator[Cause]:
-    for seen in scene.signs(Kind.DISK, Kind.MOUNT)[:1]:
-        hit = next(
-            (r for r in scene.readings if r.exit.status and exits.signal_of(r.exit.status) == signal.SIGBUS), None
-        )
+    near = scene.signs(Kind.DISK, Kind.MOUNT)
+    for seen in (near or scene.older(Kind.DISK, Kind.MOUNT))[:1]:
+        ended = (r for r in scene.readings if near and exits.signal_of(r.exit.status) == signal.SIGBUS)
+        hit = next(ended, None)
         who = f"rank {hit.exit.rank} on {scene.node}" if hit else scene.node
         sentence = f"{who}: {words.cause(seen.sign.cls)}: {short(seen.sign.text)}"
         proof = Proof("kernel log", scene.node, seen.sign.text)
-        standing = Standing.NODE if hit else Standing.HINT
+        standing = Standing.NODE if hit else Standing.HINT if near else Standing.DISTURBED
         yield _cause(scene, hit, seen.sign.cls, sentence, [proof], False, standing, seen.at_s)
 
 
@@ -210,6 +211,19 @@ def not_of_memory(verdict: Verdict, scenes: Sequence[Scene]) -> Verdict:
     proof = Proof("cgroup", scene.node, "; ".join(_numbers(count) for count in scene.kills))
     sentence = short(f"{verdict.sentence}; {text}", 500)
     return replace(verdict, sentence=sentence, evidence=(*verdict.evidence, proof))
+
+
+def blocked(scene: Scene) -> list[Suspect]:
+    """Return the ranks that the kernel says are stuck in it."""
+    stuck = [*scene.older(Kind.BLOCKED), *scene.signs(Kind.BLOCKED)]
+    found = {r.exit.rank: s.sign.text for s in stuck if (r := scene.by_pid(s.sign.pid))}
+    return [Suspect(rank, f"it is stuck in the kernel: {short(text)}", "kernel log") for rank, text in found.items()]
+
+
+def crashed(scene: Scene, rank: int) -> Proof | None:
+    """Return what the kernel says of a rank's bad access: it names the library."""
+    ours = (s for s in scene.signs(Kind.CRASH) if (r := scene.by_pid(s.sign.pid)) and r.exit.rank == rank)
+    return next((Proof("kernel log", scene.node, s.sign.text) for s in ours), None)
 
 
 def not_deciding(scene: Scene) -> list[str]:
