@@ -75,6 +75,7 @@ class KernelLog:
         self._opening: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None  # of a file
         self._log = Opened()
+        self._grew = False  # the file, since its watch was set
         self._partial = b""
         self._lacked = ""
         self._missed = False
@@ -192,22 +193,27 @@ class KernelLog:
         file = self._log.file
         assert file is not None
         file.fired()
+        self._grew = True
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._read_file(file))
 
     async def _read_file(self, file: KernelFile) -> None:
-        with contextlib.suppress(TimeoutError):
-            self._take(await self._files.run(file.read))
-        await asyncio.sleep(PAUSE_S)  # a log daemon writes many lines, one by one
-        for _ in range(BORN_TRIES):
+        """Read until its watch stands again and has not fired meanwhile."""
+        tries = BORN_TRIES
+        while self._grew and tries:
+            with contextlib.suppress(TimeoutError):
+                self._take(await self._files.run(file.read))
+            await asyncio.sleep(PAUSE_S)  # a log daemon writes many lines, one by one
+            self._grew = False
             try:
                 self._take(await self._files.run(file.arm))
-                return
+                tries = BORN_TRIES
             except FileNotFoundError:
+                self._grew = True
+                tries -= 1
                 await asyncio.sleep(BORN_S)
             except (OSError, TimeoutError) as error:
                 self._lacked = _why(self._path, error)
-                return
 
     def _take(self, lines: list[bytes]) -> None:
         now = boottime()
