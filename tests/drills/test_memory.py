@@ -91,7 +91,7 @@ def test_b30_a_rank_killed_for_memory_is_said_with_numbers(place: Place, cgroup:
     assert node.exit_code() == 137, node.say()
     found = verdict(node)
     assert (found["class"], found["rank"]) == ("host_oom", 1), found
-    assert "1 out-of-memory kill counted for node (limit 400 MiB, peak 400 MiB)" in found["sentence"]
+    assert "1 out-of-memory kill counted for all ranks here (limit 400 MiB, peak 400 MiB)" in found["sentence"]
     named = any(proof["source"] == "kernel log" for proof in found["evidence"])
     assert named == (kernel_log != "none")
 

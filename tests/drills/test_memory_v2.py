@@ -37,7 +37,7 @@ def test_b30_kills_in_version_2(tmp_path: Path) -> None:
     said = run(tmp_path, lines, 100.0)
     eaten = _verdict(said, "eats")
     assert (eaten["class"], eaten["rank"]) == ("host_oom", 1), eaten
-    assert "1 out-of-memory kill counted for node (limit 100 MiB, peak" in eaten["sentence"]
+    assert "1 out-of-memory kill counted for all ranks here (limit 100 MiB, peak" in eaten["sentence"]
     assert {proof["source"] for proof in eaten["evidence"]} == {"kernel log", "cgroup"}
     plain = _verdict(said, "plain")
     assert (plain["class"], plain["rank"]) == ("killed_unknown", 1), plain
