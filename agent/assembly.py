@@ -72,6 +72,7 @@ def assemble(parts: Parts) -> Agent:
     async def choose(ask: SelectResume) -> Resumed:
         resumed = await entrance.choose(ask)
         parts.aside.call(lambda ledger: ledger.chosen(ask, resumed))
+        agent.crew.hooked(resumed.refused)
         return resumed
 
     def job_seen(job: Job) -> None:

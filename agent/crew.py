@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..health import wire
 from ..health.evidence import Fact, Pace
-from ..health.observed import Lacked
+from ..health.observed import HookWord, Lacked
 from ..rendezvous.records import Incarnation, Job, Phase, Round
 from . import gpu_start
 from . import guardian_events as said
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .showing import View
 
 INSPECT_S = 1.5  # for a look at living ranks: less than the node machine waits for it
+HOOKED = 8  # checkpoints that were passed over, of which a round's evidence tells
 COLLECT_S = 3.0  # for last lines and error files; then the facts go without them
 
 
@@ -78,6 +79,7 @@ class Crew:
         self._envs: dict[int, dict[str, str | None]] = {}  # what was changed for the ranks of the present round
         self._first = 0  # the rank of this node's first
         self._node, self._attempt = "", 0
+        self._hooked: tuple[HookWord, ...] = ()  # what the resume hook had to say of the round, if it ran here
         self._sources = Sources(self._makers, self._line)
         # Ranks size their bars by the terminal.
         self._output = Outputs(spec, place.shown, lambda: self.link.terminate(self._handed, signal.SIGWINCH))
@@ -235,7 +237,8 @@ class Crew:
             facts = await self._files.run(testimony.describe, action.facts, ends, timeout_s=COLLECT_S)
         except (OSError, TimeoutError) as error:
             self._line(f"the ranks' last lines could not be read: {error}")
-        told = (*facts, *((pace,) if pace else ()), *await asked)
+        told = (*facts, *((pace,) if pace else ()), *self._hooked, *await asked)
+        self._hooked = ()
         if action.failed:
             told = (*told, await self._kept(action.round, told))
         self._post(words.Collected(boottime(), action.round, wire.encode(told)))
@@ -250,6 +253,10 @@ class Crew:
             return await self._files.run(testimony.keep, self._run_dir, case, told, timeout_s=COLLECT_S)
         except TimeoutError as error:
             return Lacked("bundle", str(error))
+
+    def hooked(self, refused: tuple[tuple[str, str], ...]) -> None:
+        """Note which checkpoints were passed over when the coming round was formed, and why: evidence of that round."""
+        self._hooked = tuple(HookWord(f"checkpoint {name} is passed over: {why}") for name, why in refused[:HOOKED])
 
     def pace(self) -> Pace | None:
         """Return how far the ranks of the round that was started last had come; None when they do not say."""

@@ -12,6 +12,7 @@ import struct
 
 _CLOEXEC_NONBLOCK = os.O_CLOEXEC | os.O_NONBLOCK
 _MODIFY, _ONESHOT, _IGNORED = 0x2, 0x80000000, 0x8000
+_MOVED = 0x800 | 0x400 | 0x4  # renamed, deleted, or its links counted anew: an open file that is deleted has none
 _EVENT = struct.Struct("iIII")  # wd, mask, cookie, length of name: 0, for a name comes with directories only
 
 OVERFLOW = -1  # events were lost: look at every file
@@ -26,9 +27,10 @@ class OneShot:
         if self.fd < 0:
             raise OSError(ctypes.get_errno(), "inotify_init1")
 
-    def arm(self, path: str) -> int:
-        """Watch ``path`` for one write and return the watch's number; OSError when it cannot be watched."""
-        number: int = self._libc.inotify_add_watch(self.fd, os.fsencode(path), _MODIFY | _ONESHOT)
+    def arm(self, path: str, moved: bool = False) -> int:
+        """Watch ``path`` for one write, or one removal, and return the watch's number; OSError when it cannot be."""
+        mask = _MODIFY | _ONESHOT | (_MOVED if moved else 0)
+        number: int = self._libc.inotify_add_watch(self.fd, os.fsencode(path), mask)
         if number < 0:
             raise OSError(ctypes.get_errno(), "inotify_add_watch", path)
         return number

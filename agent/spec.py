@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 DRIFT = 1e-3  # relative clock drift between this node and the store; generous, NTP slews by at most 5e-4 a side
 MARGIN_S = 0.25  # from the decision to kill to the first SIGKILL, on a busy machine
+KERNEL_LOG = "/dev/kmsg"
 KEEPALIVES_PER_TTL = 5  # one is sent every TTL/5
 
 
@@ -141,6 +142,7 @@ class JobSpec:
     retry_budget: tuple[Bound, ...] = ()
     on_event: tuple[str, ...] = field(default=(), repr=False)  # a command, or a URL alone, which may hold a token
 
+    kernel_log: str = KERNEL_LOG  # where the kernel's words are read; empty: nowhere
     output: Output = Output()
     timer_file: str | None = None  # file timers are served: at this path; empty: in the run directory
     log_dir: Path | None = None  # None: a new one of this user's

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from . import exits, words
 from .causes import CERTAIN, LIKELY, Cause, Proof, Verdict, own_exit, short
@@ -50,7 +51,9 @@ def _out_of_memory(scene: Scene) -> Iterator[Cause]:
         count = _counted(scene, r.exit.rank)
         if named is None and r.exit.stopping and killed and not _before_us(scene, r, count):
             continue
-        close = next((k for k in kills if _may_be(scene, r, k)), None)
+        # Where ranks' kills are counted and none was, it was a process of somebody else's on the same machine.
+        elsewhere = bool(scene.kills) and count is None
+        close = None if elsewhere else next((k for k in kills if _may_be(scene, r, k)), None)
         kill = named or close
         word = next((text for text in scene.scheduler if _OOM_WORD.search(text)), "")
         if kill is None and count is None and not word:
@@ -211,6 +214,19 @@ def _cause(
         evidence=tuple(proofs),
     )
     return Cause(standing, (scene.order, at_s, verdict.rank), verdict, None, r is not None and r.exit.stopping)
+
+
+def not_of_memory(verdict: Verdict, scenes: Sequence[Scene]) -> Verdict:
+    """Say of a rank that nobody knows who killed that it was not for want of memory, where that was counted."""
+    scene = next((s for s in scenes if s.node == verdict.node), None)
+    if verdict.cls != "killed_unknown" or verdict.rank < 0 or exits.signal_of(verdict.status) != signal.SIGKILL:
+        return verdict
+    if scene is None or not scene.kills or any(count.kills for count in scene.kills):
+        return verdict
+    text = "the kernel counted no kill for want of memory"
+    proof = Proof("cgroup", scene.node, "; ".join(_numbers(count) for count in scene.kills))
+    sentence = short(f"{verdict.sentence}; {text}", 500)
+    return replace(verdict, sentence=sentence, evidence=(*verdict.evidence, proof))
 
 
 def blocked(scene: Scene) -> list[Suspect]:

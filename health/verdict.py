@@ -75,6 +75,7 @@ def judge(evidence: RoundEvidence, xids: Mapping[int, Xid] | None = None) -> Ver
             _named(root, found) if found and root.standing is Standing.WAITED else _after_an_early_end(readings, root)
         )
     verdict = _with_rank(evidence, readings, _one_node_only(evidence, readings, root))
+    verdict = causes_host.not_of_memory(verdict, scenes)
     return _complete(verdict, readings, nodes, scenes, xids)
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..agent.spec import JobSpec, Output, SpecError, StoreAccess
+from ..agent.spec import KERNEL_LOG, JobSpec, Output, SpecError, StoreAccess
 from ..rendezvous.admission import Admit
 from ..rendezvous.membership import Order
 from ..rendezvous.records import ROLE, StoreLoss
@@ -109,6 +109,7 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
             retry_budget=() if budget is None else _budget(given.origin("retry-budget"), budget, parse_budget),
             resume_hook=_hook(given),
             on_event=_on_event(given),
+            kernel_log=_kernel_log(given),
             output=_output(given, env, notes),
             timer_file=env.timer_file,
         )
@@ -280,6 +281,18 @@ def _budget(origin: str, text: str, parse: ParseBudget) -> tuple[Bound, ...]:
 def _on_event(given: Given) -> tuple[str, ...]:
     text = given.text("on-event")
     return () if text is None else files.listener(given.origin("on-event"), text)
+
+
+def _kernel_log(given: Given) -> str:
+    """Return the file. That it is not there is no reason to refuse a job: it is evidence that will be lacking."""
+    text = given.text("kernel-log")
+    if text is None:
+        return KERNEL_LOG
+    if text == "none":
+        return ""
+    if not text or os.path.isdir(text):
+        raise UsageError(f"{given.origin('kernel-log')} is {text!r}; give a file or a named pipe, or none")
+    return os.path.abspath(text)
 
 
 def _output(given: Given, env: Environment, notes: list[str]) -> Output:

@@ -226,6 +226,14 @@ FLAGS: tuple[Flag, ...] = (
         ours=True,
     ),
     Flag(
+        "kernel-log",
+        Group.RETRY,
+        "Where the kernel's messages are read, as evidence of failures: a file or named pipe that a log daemon writes, "
+        "or none. Default /dev/kmsg, which needs root or kernel.dmesg_restrict=0.",
+        metavar="FILE|none",
+        ours=True,
+    ),
+    Flag(
         "checkpoint-dir",
         Group.RESUME,
         "Where the job's checkpoints are; ranks re-enter from the newest one that is verified.",

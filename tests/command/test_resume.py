@@ -55,6 +55,18 @@ def test_the_newest_verified_checkpoint_for_all_ranks_of_all_nodes(cluster: Clus
     cluster.check_left()
 
 
+def test_what_was_passed_over_is_evidence_of_the_round_that_failed(place: Place) -> None:
+    """Red when ``Crew.collect`` leaves it out."""
+    kept = place.folder / "kept"
+    (kept / "step-000000000010").mkdir(parents=True)
+    node = place.command("--checkpoint-dir", kept, place.script("t.py", "raise SystemExit(3)"))
+    assert node.exit_code() == 3, node.say()
+    (record,) = node.records()
+    (hook,) = [fact for one in record["evidence"] for fact in one["facts"] if fact["is"] == "hook"]
+    assert hook["text"].startswith("checkpoint step-000000000010 is passed over: ")
+    assert any("step-000000000010 is passed over" in unused for unused in record["verdict"]["unused"])
+
+
 FUNCTION = """
 def choose(question):
     print("a word for the log")

@@ -180,6 +180,7 @@ HOSTS: dict[str, tuple[RoundEvidence, str, str, int, bool, str]] = {
     "the counter of all, one killed": (round_of((ended(0, -9), stopped(1), OomKill("node", 1))), "host_oom", "a", 0, False, "certain"),
     "the counter of all, two killed": (round_of((ended(0, -9), ended(1, -9), OomKill("node", 1))), "host_oom", "a", 0, False, "likely"),
     "the machine's counter": (alone(ended(0, -9), OomKill("machine", 1)), "host_oom", "a", 0, False, "likely"),
+    "a kill elsewhere on the machine": (alone(ended(0, -9), oom(7), OomKill("node", 0)), "killed_unknown", "a", 0, False, "guess"),
     "a counter of another rank": (round_of((ended(0, -9), stopped(1), OomKill("rank 1", 1))), "killed_unknown", "a", 0, False, "guess"),
     "a counter that did not rise": (alone(ended(0, -9), OomKill("rank 0", 0)), "killed_unknown", "a", 0, False, "guess"),
     "a counter does not explain a traceback": (alone(ended(0, 1, KEY), OomKill("rank 0", 1)), "user_data_error", "a", 0, False, "certain"),
@@ -349,6 +350,22 @@ def test_a_crash_is_shown_with_the_library() -> None:
     assert (v.cls, v.confidence) == ("segfault", "likely")
     assert v.evidence[-1] == ("kernel log", "a", line)
     assert not any("libc10" in note for note in v.unused)
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ((OomKill("node", 0, 64 << 20, 32 << 20),), True),
+        ((), False),
+        ((OomKill("node", 0), OomKill("rank 1", 1)), False),
+    ],
+)
+def test_that_no_kill_was_counted_is_said_of_a_bare_kill(facts: tuple[Fact, ...], said: bool) -> None:
+    verdict = judge(round_of((ended(0, -9), stopped(1), *facts)))
+    assert verdict.cls == "killed_unknown"
+    assert verdict.sentence.endswith("; the kernel counted no kill for want of memory") == said
+    proofs = [proof.text for proof in verdict.evidence if proof.source == "cgroup"]
+    assert proofs == (["0 out-of-memory kills counted for all ranks here (limit 64 MiB, peak 32 MiB)"] if said else [])
 
 
 def test_what_lacked_is_named_once_for_all_nodes() -> None:

@@ -111,6 +111,7 @@ SAMPLES = {
     "local-ranks-filter": ("0", "10,2", lambda s: s.output.only, (0,), (2, 10)),
     "duplicate-stdout-filters": ("a,b", "a,,b", lambda s: s.output.stdout_filters, ("a", "b"), ("a,b",)),
     "duplicate-stderr-filters": ("a", "é", lambda s: s.output.stderr_filters, ("a",), ("é",)),
+    "kernel-log": ("none", "/dev/log", lambda s: s.kernel_log, "", "/dev/log"),
     "log-writer": ("agent", "rank", lambda s: s.output.writer.value, "agent", "rank"),
     "logs-specs": ("default", "default", lambda s: s.output, Output(), Output()),
     "event-log-handler": ("console", "null", lambda s: s.output.events, True, False),
