@@ -114,6 +114,14 @@ class Collected(NamedTuple):
     words: bytes
 
 
+class Checked(NamedTuple):
+    """Answer to Check: why this node is unfit, '' when it may take part."""
+
+    at: float
+    round: Round
+    unfit: str
+
+
 class Tick(NamedTuple):
     at: float
 
@@ -204,6 +212,7 @@ Event = (
     | LeaveAsked
     | NoticeGiven
     | Collected
+    | Checked
     | Tick
     | RankEvent
 )
@@ -297,6 +306,12 @@ class Collect(NamedTuple):
     facts: tuple[Fact, ...]
 
 
+class Check(NamedTuple):
+    """Check this node, which is blamed for the end of ``round``: Checked. A Start ends a check that is under way."""
+
+    round: Round
+
+
 class Lead(NamedTuple):
     """This agent holds the leader key with ``token``: run the job machine."""
 
@@ -339,6 +354,7 @@ Action = (
     | Kill
     | AcknowledgeFence
     | Collect
+    | Check
     | Lead
     | Wake
     | Tell
