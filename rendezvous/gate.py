@@ -81,10 +81,11 @@ def owing(before: Owing, job: Job, nodes: Mapping[NodeId, Standby], at: float) -
 
 
 def aside(job: Job, ready: Iterable[Candidate]) -> tuple[Candidate, ...]:
-    """Return those that stand aside, in the order in which they joined."""
-    marks = set(job.aside)
-    found = [c for c in ready if mark(c.member.node, c.member.machine) in marks] if marks else []
-    return tuple(sorted(found, key=lambda c: (c.joined, c.member.node)))
+    """Return those that stand aside: who has done so for longest is the first to be taken."""
+    if not job.aside:
+        return ()
+    marked = [(mark(c.member.node, c.member.machine), c) for c in ready]
+    return tuple(c for who in reversed(job.aside) for found, c in marked if found == who)
 
 
 def unfit(nodes: Mapping[NodeId, Standby]) -> str:

@@ -106,6 +106,7 @@ def test_who_stands_aside_and_who_is_unfit() -> None:
     ready = (Candidate(member(B), 9), Candidate(member(A), 7), Candidate(member(C), 8))
     job = replace(JOB, aside=(mark(B, "mb"), mark(A, "ma")))
     assert [c.member.node for c in aside(job, ready)] == [A, B]
+    assert [c.member.node for c in aside(replace(job, aside=job.aside[::-1]), ready)] == [B, A]
     assert aside(JOB, ready) == ()
     nodes = {A: standby(A), B: standby(B, bad="GPU 3 is lost"), C: standby(C, bad="no memory")}
     assert unfit(nodes) == "b and c failed the node check (GPU 3 is lost)"
