@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from .wards import Wards
 
 STOP_S = 600.0  # beyond the grace, for a node that lives to prove its ranks dead
-STALL_S = 1200.0  # beyond all that a leader waits for: who stands longer has no leader that can go on
+STALL_S = 1800.0  # beyond all that a leader waits for: who stands longer has no leader that can go on
+ALONE_S = 5.0  # for a node that meets nobody else: when it is not ready now, it is not fit
 SLACK_S = 2.0  # after a TTL, for the store to say that a lease has expired
 
 
@@ -85,6 +86,12 @@ def assemble(parts: Parts) -> Agent:
 
         return Wards(parts.store, settings.keys, log.line)
 
+    async def vet(n: Round) -> words.Checked:
+        from .blamed import Suspected, no_check, vet
+
+        about = Suspected(settings.node, spec.run_id, spec.least_others, wards and wards(), log.line)
+        return await vet(no_check, n, about)
+
     wards = made_wards if spec.backend is Backend.ETCD else None
     entrance = Entrance(spec, parts.spared.by("resume hook"), log.line)
     around = Surroundings(
@@ -92,7 +99,7 @@ def assemble(parts: Parts) -> Agent:
         Timing.of(spec),
         Limits(
             spec.last_call_timeout_s,
-            spec.join_timeout_s,
+            spec.join_timeout_s if wards else min(spec.join_timeout_s, ALONE_S),
             spec.lease_ttl_s + SLACK_S,
             spec.admit,
             spec.admit_after_s,
@@ -102,6 +109,7 @@ def assemble(parts: Parts) -> Agent:
         Counsel(judge, choose, log.line, newest, wards),
         log.line,
         job_seen,
+        vet,
     )
     agent = Agent(settings, around, crew)
     return agent

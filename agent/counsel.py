@@ -88,11 +88,22 @@ class Bench:
         state = AttemptState.DONE if done else AttemptState.RECOVERED if made.retry else AttemptState.FAILED
         barred = await self._offend(ask, made)
         record = self._record(ask, made, state, Found(newest, barred))
-        return Concluded(boottime(), ask.round, made.retry, made.charge, made.outcome, record, ask.done, barred)
+        return Concluded(
+            boottime(),
+            ask.round,
+            made.retry,
+            made.charge,
+            made.outcome,
+            record,
+            ask.done,
+            barred,
+            made.blame,
+            made.wait_s,
+        )
 
     async def _offend(self, ask: Conclude, made: Judgement) -> str:
         """Hold a fault of a host against it; return the host if it is in quarantine for it."""
-        once = suspicion(made.verdict)
+        once = suspicion(made.verdict, made.evidence)
         if self.wards is None or once is None:
             return ""
         by, reason = f"{self.spec.run_id}/{ask.round}", f"{made.verdict.cls}: {made.verdict.sentence}"
@@ -105,15 +116,15 @@ class Bench:
             return None
         mine = ((state.settings.node, Report(wire.encode(state.facts), 0)),)
         ask = Conclude(state.round, job.job, roster, mine, (), True, False, (), Stamps(), "this node leaves")
-        made = weigh(ask, Allowance(0, self.spec.retry_budget), -1, int(time.time()))
+        made = weigh(ask, Allowance(0, self.spec.retry_budget, exit_map=self.spec.exit_map), -1, int(time.time()))
         made = replace(made, retry=False, reason=LEFT if job.job.max_nodes == 1 else NOT_JUDGED)
         return self._record(ask, made, AttemptState.FAILED, Found())
 
     def _allowance(self) -> Allowance:
         spec = self.spec
         if spec.bound_restarts:
-            return Allowance(spec.max_restarts, spec.retry_budget)
-        return Allowance(None, spec.retry_budget, OTHERS)
+            return Allowance(spec.max_restarts, spec.retry_budget, None, spec.exit_map)
+        return Allowance(None, spec.retry_budget, OTHERS, spec.exit_map)
 
     async def newest(self) -> int | None:
         """Return the newest committed step, -1 when there is none; None when it could not be looked at in time."""
@@ -180,6 +191,7 @@ class Bench:
         record["charged_to"] = made.family or None
         record["refunded"] = made.refunded or None
         record["spent"] = dict(made.charge.spent)
+        record["next_try_s"] = made.wait_s or None
         record["budget_left"] = dict(made.left) or None
         record["newest_step"] = found.newest.step if found.newest.step >= 0 else None
         record["reached_step"] = min((pace.step for pace in paces), default=None)

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..health import policy, wire
+from ..health import exit_map, policy, wire
 from ..health.errors import BadEvidence
 from ..health.evidence import Fact, Fault, NodeEvidence, RoundEvidence
+from ..health.exit_map import Action, Mapped
+from ..health.suspicion import suspicion
 from ..health.verdict import Verdict, after_notice, judge
 from ..rendezvous.budget import Account, Bound, Due, Receipt, pay
+from ..rendezvous.gate import NOBODY, Blame
 from ..rendezvous.leader_words import Conclude
-from ..rendezvous.records import Memory, Outcome
+from ..rendezvous.records import MAX_PAUSE_S, Memory, Outcome
 from ..rendezvous.writes import Charge
 
 LAUNCH = "launch"  # beside the names of families: what --max-restarts bounds
@@ -28,6 +31,7 @@ class Allowance:
     max_restarts: int | None
     budget: tuple[Bound, ...]
     others: int | None = None  # bounds each family that the budget does not name
+    exit_map: tuple[Mapped, ...] = ()  # what the program's own exit codes mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,8 @@ class Judgement:
     left: tuple[tuple[str, int], ...]  # what may still be paid for: (the family or LAUNCH, how often)
     charge: Charge
     outcome: Outcome
+    wait_s: int = 0  # before the next round forms
+    blame: Blame = NOBODY
 
 
 def weigh(ask: Conclude, allowance: Allowance, newest_step: int, now: int) -> Judgement:
@@ -59,9 +65,12 @@ def weigh(ask: Conclude, allowance: Allowance, newest_step: int, now: int) -> Ju
         outcome = Outcome(0, "every rank exited 0")
         return Judgement(evidence, verdict, False, "all ranks are done", "", "", (), same, outcome)
     verdict, before = judge(evidence), job.memory
-    memory = policy.Memory(before.fingerprint, before.step, before.free, before.row)
-    facts = policy.Facts(newest_step, job.charged, ask.all_started)
-    answer = policy.respond(verdict, memory, policy.Limits(allowance.max_restarts), facts)
+    mapped = exit_map.meaning(allowance.exit_map, verdict, evidence)
+    verdict = verdict if mapped is None else exit_map.reread(verdict, mapped)
+    memory = policy.Memory(before.fingerprint, before.step, before.free, before.row, before.backed, before.quick)
+    seed = f"{job.launch}/{ask.round}/{verdict.fingerprint}"
+    facts = policy.Facts(newest_step, job.charged, ask.all_started, _lasted_s(ask), seed)
+    answer = policy.respond(verdict, memory, policy.Limits(allowance.max_restarts), facts, mapped)
     receipt = Receipt(Account(job.spent, before.family, before.times))
     retry, reason = answer.retry, answer.reason
     if retry and answer.charge:
@@ -74,10 +83,30 @@ def weigh(ask: Conclude, allowance: Allowance, newest_step: int, now: int) -> Ju
     left = _left(paid, receipt, None if allowance.max_restarts is None else allowance.max_restarts - charged)
     reason = "; ".join((reason, *_last_ones(left, receipt.refunded)))
     kept, (spent, last, times) = answer.memory, receipt.account
-    charge = Charge(spent, charged, Memory(kept.fingerprint, kept.step, kept.free, last, kept.row, times))
+    charge = Charge(
+        spent,
+        charged,
+        Memory(kept.fingerprint, kept.step, kept.free, last, kept.row, times, kept.backed, kept.quick),
+    )
     said = f"{verdict.sentence}; {reason}"[:SENTENCE]
     outcome = Outcome(answer.exit_code, said, verdict.cls, verdict.node, verdict.rank)
-    return Judgement(evidence, verdict, retry, reason, paid, receipt.refunded, left, charge, outcome)
+    wait_s = min(answer.wait_s, MAX_PAUSE_S) if retry else 0
+    blame = _blame(verdict, mapped, evidence)
+    return Judgement(evidence, verdict, retry, reason, paid, receipt.refunded, left, charge, outcome, wait_s, blame)
+
+
+def _blame(verdict: Verdict, mapped: Mapped | None, evidence: RoundEvidence) -> Blame:
+    """Return which node must be checked before it takes part again, and whether others are taken before it."""
+    elsewhere = mapped is not None and mapped.action is Action.ELSEWHERE
+    if not verdict.node or not (verdict.node_fault or elsewhere):
+        return NOBODY
+    return Blame(verdict.node, verdict.node_fault, elsewhere or suspicion(verdict, evidence) is True)
+
+
+def _lasted_s(ask: Conclude) -> float | None:
+    """Return how long the round ran, where its leader has seen both ends."""
+    formed, stopping = ask.stamps.formed, ask.stamps.stopping
+    return None if formed is None or stopping is None else stopping - formed
 
 
 def spending(made: Judgement, allowance: Allowance) -> str:

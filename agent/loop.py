@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import os
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import NamedTuple
 
 from ..rendezvous.errors import Compacted, LeaseNotFound, OutcomeUnknown, PermanentError, StoreError, TransientError
@@ -40,6 +40,7 @@ class Surroundings(NamedTuple):
     counsel: Counsel
     say: Callable[[str], None]  # one line for people
     job_seen: Callable[[Job], None]  # each job record once, in order
+    vet: Callable[[Round], Awaitable[words.Checked]]  # check this node, which is blamed; never raises
 
 
 class Agent:
@@ -59,6 +60,7 @@ class Agent:
         self._tasks: set[asyncio.Task[None]] = set()
         self._watching: list[asyncio.Task[None]] = []
         self._leading: asyncio.Task[None] | None = None
+        self._checking: asyncio.Task[None] | None = None  # the check of this node, which is blamed
         self._exit: asyncio.Future[words.Exit] = asyncio.get_running_loop().create_future()
         self._shown = 0  # revision of the job record last shown
         self._grumbled: set[str] = set()
@@ -143,7 +145,7 @@ class Agent:
             case words.ReservePort(round=n):
                 self._spawn(self._reserve_port(n))
             case words.Start():
-                self._spawn(self.crew.start(action))
+                self._spawn(self._start(action))
             case words.Terminate():
                 self.crew.terminate(action)
             case words.Notify(round=n):
@@ -157,6 +159,8 @@ class Agent:
                 self._lease.hurry()
             case words.Collect():
                 self._spawn(self.crew.collect(action))
+            case words.Check(round=n):
+                self._check(n)
             case words.Lead(token=token):
                 self._lead(token)
             case words.Wake(at=at, reason=reason):
@@ -168,6 +172,26 @@ class Agent:
             case words.Exit():
                 if not self._exit.done():
                     self._exit.set_result(action)
+
+    def _check(self, n: Round) -> None:
+        self._end_check()
+        self._checking = self._spawn(self._vet(n))
+
+    async def _vet(self, n: Round) -> None:
+        self.post(await self._around.vet(n))
+
+    def _end_check(self) -> asyncio.Task[None] | None:
+        """End the check that is under way, if one is, and return it: what it has started is gone when it is done."""
+        checking, self._checking = self._checking, None
+        if checking is not None:
+            checking.cancel()
+        return checking
+
+    async def _start(self, action: words.Start) -> None:
+        checking = self._end_check()
+        if checking is not None:  # no rank starts beside a test of its GPU
+            await asyncio.wait({checking})
+        await self.crew.start(action)
 
     async def _grant(self) -> None:
         if self._lease.inc:  # lost: so have others, most likely, and not all need ask at the same instant
@@ -329,10 +353,11 @@ class Agent:
             self._fail(why)
 
     # --- tasks --------------------------------------------------------------------------------------------------------
-    def _spawn(self, work: Coroutine[object, object, None]) -> None:
+    def _spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(self._guarded(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _guarded(self, work: Coroutine[object, object, None]) -> None:
         """Turn what a task cannot handle into the end of the agent, in words; a defect keeps its traceback."""

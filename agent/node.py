@@ -10,6 +10,7 @@ from __future__ import annotations
 from ..health import wire
 from ..rendezvous import writes
 from ..rendezvous.errors import BadRecord
+from ..rendezvous.gate import blamed_for
 from ..rendezvous.records import Cause, Phase, Round, unusable
 from ..rendezvous.replacing import replace
 from ..rendezvous.writes import Kind
@@ -19,6 +20,7 @@ from .node_take import take
 from .node_wait import early, give_up, placeless, stalled, waiting
 from .node_words import (
     Action,
+    Check,
     Collect,
     Event,
     Exit,
@@ -38,6 +40,7 @@ from .node_words import (
 
 SIGUSR1, SIGUSR2, SIGTERM = 10, 12, 15
 PLANNED = ("leave", "admit")  # causes of a stop that leave every rank able to save
+OWN_KEY = (Kind.READY.value, Kind.CHECKED.value)  # both write it: one after the other
 INSPECT_S = 2.0  # for a look at living ranks, before they are told to end
 
 
@@ -73,6 +76,7 @@ def _advance(s: NodeState, at: float) -> Step:
         _report,
         _stop,
         _answer,
+        _vouch,
         _enter_round,
         _over,
         placeless,
@@ -294,7 +298,7 @@ def _stop(s: NodeState, at: float, out: list[Action]) -> NodeState:
 
 def _answer(s: NodeState, at: float, out: list[Action]) -> NodeState:
     """Raise ready once nothing of ours lives and what there is to say has been said."""
-    if s.job is None or s.ranks is not Ranks.NONE or s.leaving or not _free(s, at, Kind.READY.value):
+    if s.job is None or s.ranks is not Ranks.NONE or s.leaving or not _free(s, at, *OWN_KEY):
         return s
     job = s.job.job
     want = {Phase.STOPPING: job.round + 1, Phase.FORMING: job.round}.get(job.phase, 0)
@@ -302,8 +306,24 @@ def _answer(s: NodeState, at: float, out: list[Action]) -> NodeState:
         want = job.round  # it had not answered in time, and can join all the same
     if want <= s.ready or s.words or _undescribed(s) or "collect" in s.pending:
         return s
-    record = replace(s.settings.record, inc=s.inc, ready=Round(want))
+    checked, unfit = s.told_check
+    record = replace(s.settings.record, inc=s.inc, ready=Round(want), checked=checked, unfit=unfit)
     return _submit(s, writes.ready(s.settings.keys, s.own, record, s.mod), out)
+
+
+def _vouch(s: NodeState, at: float, out: list[Action]) -> NodeState:
+    """Where a verdict has blamed this node: have it checked while it has no ranks, and say how that ended."""
+    if s.job is None or s.ranks is not Ranks.NONE or s.leaving or not s.joined or s.job.job.phase.over:
+        return s
+    n = blamed_for(s.job.job, s.settings.node, s.settings.record.machine)
+    if n > max(s.checked, s.checking):
+        out.append(Check(n))
+        s = replace(s, checking=n)
+    if (s.checked, s.unfit) == s.told_check or not _free(s, at, *OWN_KEY):
+        return s
+    cfg = s.settings
+    record = replace(cfg.record, inc=s.inc, ready=s.ready, checked=s.checked, unfit=s.unfit)
+    return _submit(s, writes.checked(cfg.keys, s.own, record, s.mod), out)
 
 
 def _enter_round(s: NodeState, at: float, out: list[Action]) -> NodeState:
@@ -341,6 +361,7 @@ def _enter_round(s: NodeState, at: float, out: list[Action]) -> NodeState:
             finished=False,
             recorded=False,
             reported=True,
+            checking=Round(0),
         )
     if index == 0 and (s.port is None or s.port[0] != n) and "port" not in s.pending:
         out.append(ReservePort(n))

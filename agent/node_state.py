@@ -86,6 +86,10 @@ class NodeState:
     recorded: bool = False  # … and the store has it
     reported: bool = True  # started(round) is in the store
     port: tuple[Round, str] | None = None
+    checking: Round = Round(0)  # the round after which its check is under way; 0 = none is
+    checked: Round = Round(0)  # the newest round that this node was blamed for and has been checked after
+    unfit: str = ""  # … and why that failed
+    told_check: tuple[Round, str] = (Round(0), "")  # what the store has of these two
     leaving: Left | None = None
     leave_by: float = 0.0
     insisted_at: float = 0.0  # when SIGINT or SIGTERM last asked for it; 0 = not yet

@@ -18,6 +18,7 @@ from .node_state import NodeState, Ranks
 from .node_words import (
     AcknowledgeFence,
     Alarmed,
+    Checked,
     Collected,
     Event,
     Exit,
@@ -104,6 +105,9 @@ def take(s: NodeState, event: Event) -> Step:
         case Collected(round=n, words=words):
             wanted = n == s.round and "collect" in s.pending  # not what an earlier incarnation had asked for
             return (replace(_done(s, "collect"), words=words) if wanted else _done(s, "collect")), ()
+        case Checked(round=n, unfit=unfit):
+            wanted = n == s.checking  # not one that a start or a later blame has ended
+            return (replace(s, checking=Round(0), checked=n, unfit=unfit) if wanted else s), ()
         case Tick():
             return s, ()
         case _:
@@ -247,6 +251,10 @@ def _lease_lost(s: NodeState, at: float) -> NodeState:
         inc=Incarnation(0),
         mod=0,
         ready=Round(0),
+        checking=Round(0),
+        checked=Round(0),
+        unfit="",
+        told_check=(Round(0), ""),
         job=None,
         leader=None,
         leader_at=0,
@@ -277,7 +285,8 @@ def _reread(s: NodeState, event: Rereading) -> Step:
         return later(replace(s, holder=None), event.at), ()
     if event.node is not None and event.node.lease == s.inc != 0:
         first = not s.joined
-        s = replace(s, mod=event.node.mod_revision, ready=opened(event.node, decode_node).ready)
+        own = opened(event.node, decode_node)
+        s = replace(s, mod=event.node.mod_revision, ready=own.ready, told_check=(own.checked, own.unfit))
         s = _leader(_job(s, event.job, event.at), event.leader, event.at, event.revision)
         return s, (Watch(event.revision + 1),) if first else ()
     if s.joined:
@@ -292,7 +301,7 @@ def _wrote(s: NodeState, event: Wrote) -> Step:
     s = _done(s, kind.value)
     if result is None:
         s = later(s, event.at)
-        if kind in (Kind.JOIN, Kind.READY, Kind.STOP, Kind.MASTER, Kind.NOTICE):
+        if kind in (Kind.JOIN, Kind.READY, Kind.CHECKED, Kind.STOP, Kind.MASTER, Kind.NOTICE):
             return _ask_again(s)
         if kind is Kind.LEAD:
             s = replace(s, campaign_at=event.at + AGAIN_S)
@@ -313,6 +322,8 @@ def _wrote(s: NodeState, event: Wrote) -> Step:
             s = replace(s, campaign_at=event.at + AGAIN_S)  # the watch will show the key: do not ask again before
         case Kind.READY:
             s = replace(s, mod=result.revision, ready=max(s.ready, event.round))
+        case Kind.CHECKED:
+            s = replace(s, mod=result.revision, told_check=(s.checked, s.unfit))
         case Kind.EVIDENCE if event.round == s.round:
             s = replace(s, told=True, words=b"")
         case Kind.FINISHED if event.round == s.round:
@@ -327,7 +338,7 @@ def _wrote(s: NodeState, event: Wrote) -> Step:
 def _guarded(s: NodeState, event: Wrote, result: TxnResult) -> Step:
     """A guard did not hold: take what was read instead; without a change of ``job`` it was the lease."""
     match event.kind:
-        case Kind.JOIN | Kind.READY | Kind.LEAD:
+        case Kind.JOIN | Kind.READY | Kind.CHECKED | Kind.LEAD:
             again = event.at + AGAIN_S if event.kind is Kind.LEAD else s.campaign_at
             return _ask_again(replace(s, campaign_at=again))
         case Kind.STOP | Kind.MASTER | Kind.NOTICE:

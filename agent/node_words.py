@@ -114,6 +114,14 @@ class Collected(NamedTuple):
     words: bytes
 
 
+class Checked(NamedTuple):
+    """Answer to Check: why this node is unfit, '' when it may take part."""
+
+    at: float
+    round: Round
+    unfit: str
+
+
 class Tick(NamedTuple):
     at: float
 
@@ -214,6 +222,7 @@ Event = (
     | LeaveAsked
     | NoticeGiven
     | Collected
+    | Checked
     | Tick
     | RankEvent
 )
@@ -308,6 +317,12 @@ class Collect(NamedTuple):
     failed: bool = True  # nobody had wanted its end: what there is to be known is kept
 
 
+class Check(NamedTuple):
+    """Check this node, which is blamed for the end of ``round``: Checked. A Start ends a check that is under way."""
+
+    round: Round
+
+
 class Lead(NamedTuple):
     """This agent holds the leader key with ``token``: run the job machine."""
 
@@ -350,6 +365,7 @@ Action = (
     | Kill
     | AcknowledgeFence
     | Collect
+    | Check
     | Lead
     | Wake
     | Tell

@@ -37,6 +37,7 @@ class Occurrence(NamedTuple):
     node: str = ""
     step: int | None = None
     budget_left: int | None = None
+    host: str = ""  # that is in quarantine
 
     def as_json(self, run_id: str, at: str) -> dict[str, object]:
         """Return what the listener is given; ``at`` is the time in words."""
@@ -49,6 +50,7 @@ class Occurrence(NamedTuple):
             "class": self.cls or None,
             "family": family or None,
             "node": self.node or None,
+            "host": self.host or None,
             "sentence": self.sentence[:SENTENCE],
             "step": self.step,
             "budget_left": self.budget_left,
@@ -86,7 +88,7 @@ def of_record(record: Mapping[str, object]) -> tuple[Occurrence, ...]:
     host = record.get("quarantined")
     if host:
         sentence = f"host {host} is in quarantine: {verdict.get('sentence')}"
-        out.append(blank._replace(event=Happening.QUARANTINE, sentence=sentence))
+        out.append(blank._replace(event=Happening.QUARANTINE, sentence=sentence, host=str(host)))
     return tuple(out)
 
 

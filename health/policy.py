@@ -13,7 +13,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from . import backoff, exits
 from .classes import find
+from .exit_map import Action, Mapped
 from .verdict import ADMIT, LEAVE, Verdict
 
 FREE_ROUNDS = 5  # in a row; a planned change of several nodes fits, a flapping one does not
@@ -34,6 +36,8 @@ class Memory:
     step: int = -1  # newest published step ever seen at a charge: a directory that could not be read is no way back
     free: int = 0  # free rounds in a row
     row: int = 0  # charged failures in a row without progress
+    backed: int = 0  # failures in a row, without progress, of families whose next try waits
+    quick: int = 0  # failed rounds in a row, of any family, that ended soon and without progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,8 @@ class Facts:
     step: int = -1
     charged: int = 0  # restarts charged in this launch
     all_started: bool = True
+    lasted_s: float | None = None  # how long the round had run; None: this leader did not see it form
+    seed: str = ""  # decides the jitter of a wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +60,21 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """``charge`` is the family that pays for the retry, '' when it is free; ``memory`` is to be kept for the next."""
+    """``charge`` is the family that pays for the retry, '' when it is free; ``memory`` is to be kept for the next.
+
+    The next round waits for ``wait_s`` before it forms.
+    """
 
     retry: bool
     charge: str
     reason: str
     exit_code: int
     memory: Memory
+    wait_s: int = 0
 
 
-def respond(verdict: Verdict, memory: Memory, limits: Limits, facts: Facts) -> Response:
-    """Return what to do about a verdict."""
+def respond(verdict: Verdict, memory: Memory, limits: Limits, facts: Facts, mapped: Mapped | None = None) -> Response:
+    """Return what to do about a verdict; ``mapped`` is what the user has said about the root's exit code."""
     code = exit_code(verdict)
     cls = find(verdict.cls)
     if verdict.cls == "success":
@@ -72,13 +82,19 @@ def respond(verdict: Verdict, memory: Memory, limits: Limits, facts: Facts) -> R
     if verdict.cls == ADMIT:  # the leader limits how often, and one must not pay for what failed before
         row = 0 if facts.step > memory.step else memory.row
         return Response(True, "", "a planned change of nodes: not charged", code, replace(memory, row=row))
-    refusal = _never(verdict) or _again(verdict, memory, facts)
+    order = mapped.action if mapped else None
+    refusal = "" if order else _never(verdict) or _again(verdict, memory, facts)
+    if order is Action.STOP and mapped:
+        refusal = f"{exits.words(mapped.status)} means stop (--exit-code-map)"
     if refusal:
         return _stop(refusal, code, memory)
     free = _why_free(verdict, facts)
     if free and memory.free < FREE_ROUNDS:
         count = f"free round {memory.free + 1} of {FREE_ROUNDS} in a row"
-        return Response(True, "", f"{free}: not charged ({count})", code, _count(memory))
+        planned = verdict.cls == LEAVE
+        kept = _count(memory if planned else replace(memory, quick=_quick(memory, facts)))
+        wait = 0 if planned else _wait_s(verdict, replace(kept, row=0, backed=0), facts)
+        return Response(True, "", _next(f"{free}: not charged ({count})", wait), code, kept, wait)
     family = "rendezvous" if free else cls.family
     if limits.max_restarts is not None and facts.charged >= limits.max_restarts:
         used = (
@@ -86,9 +102,14 @@ def respond(verdict: Verdict, memory: Memory, limits: Limits, facts: Facts) -> R
         )
         return _stop(used, code, memory)
     why = f"{free}, but {FREE_ROUNDS} free rounds in a row are enough" if free else f"{verdict.cls}: worth another try"
+    if order and mapped:
+        why = f"{exits.words(mapped.status)} means {mapped.means} (--exit-code-map)"
     mark = memory.fingerprint if free else verdict.fingerprint
-    kept = Memory(mark, max(memory.step, facts.step), 0, _row(verdict, memory, facts))
-    return Response(True, family, f"{why}, charged to {family}", code, kept)
+    newest, row, backed = max(memory.step, facts.step), _row(verdict, memory, facts), _backed(verdict, memory, facts)
+    planned = verdict.cls == LEAVE
+    kept = Memory(mark, newest, 0, row, backed, memory.quick if planned else _quick(memory, facts))
+    wait = 0 if planned else _wait_s(verdict, replace(kept, row=min(row, facts.charged + 1)), facts)
+    return Response(True, family, _next(f"{why}, charged to {family}", wait), code, kept, wait)
 
 
 def exit_code(verdict: Verdict) -> int:
@@ -131,6 +152,31 @@ def _row(verdict: Verdict, memory: Memory, facts: Facts) -> int:
     """Count charged failures in a row without progress; what outside forces do is no crash loop."""
     before = 0 if facts.step > memory.step else memory.row
     return before + (verdict.cls != "killed_unknown" and verdict.family != "node")
+
+
+def _backed(verdict: Verdict, memory: Memory, facts: Facts) -> int:
+    """Count failures in a row of what the world outside decides; another family begins anew."""
+    if verdict.family not in backoff.PATIENT:
+        return 0
+    return 1 + (0 if facts.step > memory.step else memory.backed)
+
+
+def _quick(memory: Memory, facts: Facts) -> int:
+    """Count rounds in a row that failed within moments; of one whose start nobody has seen nothing is known."""
+    if facts.step > memory.step:
+        return 0
+    if facts.lasted_s is None:
+        return memory.quick
+    return memory.quick + 1 if facts.lasted_s < backoff.QUICK_S else 0
+
+
+def _wait_s(verdict: Verdict, kept: Memory, facts: Facts) -> int:
+    rows = backoff.Rows(kept.backed, kept.quick, kept.row)
+    return backoff.next_try_s(verdict.family, find(verdict.cls).action, rows, facts.seed)
+
+
+def _next(why: str, wait_s: int) -> str:
+    return f"{why}; next try in {wait_s} s" if wait_s else why
 
 
 def _why_free(verdict: Verdict, facts: Facts) -> str:

@@ -6,14 +6,32 @@ The leading agent asks after each verdict; ``rendezvous/quarantine.py`` decides 
 from __future__ import annotations
 
 from .classes import find
+from .evidence import AgentDied, Fact, Fault, Fenced, GuardianDied, RankExit, RoundEvidence, StartError
+from .observed import FabricPort, Gpu, HookWord, KernelLine, OomKill, SchedulerWord, Sighting
 from .verdict import Verdict
 
 # The node went, or was killed: nothing says that it is sick, and what comes back has proven that it is there.
 UNSAID = frozenset({"node_lost", "killed_unknown"})
+# What a node says of itself. Silence, a place in a collective, a slow step: others wait for it, and no more is known.
+OWN = (
+    *(StartError, Fenced, GuardianDied, AgentDied, Fault, Sighting, KernelLine, Gpu, OomKill, FabricPort),
+    *(SchedulerWord, HookWord),
+)
 
 
-def suspicion(verdict: Verdict) -> bool | None:
-    """Return True when the host must not be used again, False when once may be chance, None without a suspicion."""
+def suspicion(verdict: Verdict, evidence: RoundEvidence) -> bool | None:
+    """Return True when the host must not be used again, False when once may be chance, None without a suspicion.
+
+    Once is never enough where only other nodes speak against it: they may be wrong about whom they waited for.
+    """
     if not verdict.node_fault or not verdict.node or verdict.cls in UNSAID:
         return None
-    return "exclude on repeat" not in find(verdict.cls).action
+    if "exclude on repeat" in find(verdict.cls).action:
+        return False
+    return any(_own_word(fact) for node in evidence.nodes if node.node == verdict.node for fact in node.facts)
+
+
+def _own_word(fact: Fact) -> bool:
+    if isinstance(fact, RankExit):
+        return fact.status != 0 and not fact.stopping
+    return isinstance(fact, OWN)

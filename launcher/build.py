@@ -24,6 +24,7 @@ from .errors import UsageError
 from .given import Given, Setting
 
 if TYPE_CHECKING:
+    from ..health.exit_map import Mapped
     from ..rendezvous.budget import Bound
 
 ParseBudget = Callable[[str], "tuple[Bound, ...]"]  # raises ValueError with a sentence
@@ -107,6 +108,7 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
             max_restarts=values.whole(given.origin("max-restarts"), _text(given, "max-restarts", "0"), 0),
             bound_restarts=restarts is not None or budget is None,
             retry_budget=() if budget is None else _budget(given.origin("retry-budget"), budget, parse_budget),
+            exit_map=_exit_map(given),
             resume_hook=_hook(given),
             on_event=_on_event(given),
             kernel_log=_kernel_log(given),
@@ -276,6 +278,18 @@ def _budget(origin: str, text: str, parse: ParseBudget) -> tuple[Bound, ...]:
         raise UsageError(
             f"{origin} is {text!r}: {error}; write FAMILY=N or FAMILY=N/WINDOW, several with commas between"
         ) from None
+
+
+def _exit_map(given: Given) -> tuple[Mapped, ...]:
+    text, origin = given.text("exit-code-map"), given.origin("exit-code-map")
+    if text is None:
+        return ()
+    from ..health.exit_map import HOW, parse
+
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise UsageError(f"{origin} is {text!r}: {error}; {HOW}") from None
 
 
 def _on_event(given: Given) -> tuple[str, ...]:

@@ -210,6 +210,16 @@ FLAGS: tuple[Flag, ...] = (
         ours=True,
     ),
     Flag(
+        "exit-code-map",
+        Group.RETRY,
+        "What your program's own exit codes mean, e.g. 16=retry-elsewhere,17=stop (Megatron-LM), 93=stop (NVRx), "
+        "14=gpu_lost, SIGUSR1=retry: retry, retry-elsewhere (its node is taken last), stop, or a class of failures. It "
+        "counts where the rank that is the cause ended so by itself; budgets still bound retries.",
+        metavar="CODE=ACTION|CLASS,...",
+        ours=True,
+        repeat=True,
+    ),
+    Flag(
         "on-event",
         Group.RETRY,
         "What to tell when the budget is nearly spent, a node is lost or put in quarantine, a round went back behind "

@@ -70,10 +70,10 @@ def held_back(flaps: Flaps, ready: tuple[Candidate, ...]) -> tuple[Candidate, ..
 
 
 def muster(
-    last: Roster | None, ready: tuple[Candidate, ...], size: tuple[int, int], order: Order, flaps: Flaps
+    last: Roster | None, ready: tuple[Candidate, ...], size: tuple[int, int], order: Order, held: tuple[Candidate, ...]
 ) -> Roster:
-    """Choose as ``choose`` does, and of those that are held back no more than a round of ``size`` needs."""
-    (least, most), held = size, held_back(flaps, ready)
+    """Choose as ``choose`` does, and of those that are ``held`` back, in turn, only as many as ``size`` needs."""
+    least, most = size
     steady = tuple(c for c in ready if c not in held)
     for taken in range(len(held) + 1):
         roster = choose(last, (*steady, *held[:taken]), most, order)

@@ -9,11 +9,13 @@ its own lease, its token and the revision of ``job`` that it acted on; while one
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 from . import writes
-from .admission import after, muster, pardon_s
+from .admission import after, held_back, muster, pardon_s
 from .closed_roster import awaited, reunite, way_out
 from .errors import BadRecord
+from .gate import after_close, after_verdict, aside, owing, unfit
 from .leader_admit import COMES_AND_GOES, admissible, admit, seen_in
 from .leader_state import Decision, Leader, submit
 from .leader_words import (
@@ -33,17 +35,17 @@ from .leader_words import (
     Wake,
     Wrote,
 )
-from .membership import NAMED, lack, listed, vacant
+from .membership import NAMED, Candidate, lack, listed, vacant
 from .records import Cause, Member, NodeId, Outcome, Phase, Roster, Round, StoreLoss, unusable
 from .replacing import replace
 from .snapshot import Snapshot, Who, candidates
-from .writes import Seen
+from .writes import Kind, Seen
 
 TOO_FEW = 75  # exit code: too few nodes, worth a requeue
 NOTICED = 75  # and so is a job whose time was up
 NEVER_FORMED = 69  # the group could not be formed
-AT_ONCE = 2  # restarts in a row that follow at once, progress or not
-LONGEST_PAUSE_S = 60.0
+NO_ANSWER = "the store did not answer; trying again"
+TRY_AGAIN = "something has changed as the round was about to begin; looking again"
 AGAIN_S = 0.2  # pause before a write of unknown outcome is tried again
 
 
@@ -75,8 +77,9 @@ def step(s: Leader, event: Event) -> Decision:
         case Wrote(kind=kind, result=result):
             # Applied, or refused because the world has moved on: the watch will show it. Unknown: try again soon;
             # the guards make a second application impossible.
-            if result is None and kind is s.writing:
-                return replace(s, busy=-1), (Wake(event.at + AGAIN_S, "the store did not answer; trying again"),)
+            moved = kind is Kind.CLOSE and result is not None and not result.succeeded  # perhaps a member's key alone
+            if (result is None or moved) and kind is s.writing:
+                return replace(s, busy=-1), (Wake(event.at + AGAIN_S, TRY_AGAIN if moved else NO_ANSWER),)
             return s, ()
         case Tick():
             pass
@@ -192,8 +195,10 @@ def _stopping(s: Leader, seen: Seen, at: float) -> Decision:
         lost = tuple(m.node for m in roster.members if m.node in gone and m.who not in words and m.who not in finished)
         return _conclude(s, seen, roster, lost, done=False)
     c, keys = s.concluded, s.view.keys
+    lasted = s.since - s.stamps.formed if s.stamps.formed is not None else 0.0
+    job = after_verdict(seen.job, c.blame, roster, lasted)
+    seen = seen._replace(job=replace(job, pause=c.pause_s if c.retry else 0))
     if c.retry:
-        lasted = s.since - s.stamps.formed if s.stamps.formed is not None else 0.0
         flaps = after(seen.job.flaps, seen.job.cause, roster, lasted)
         return submit(s, seen, writes.advance(keys, s.own, s.token, seen, c.charge, flaps, c.record))
     return submit(s, seen, writes.fail(keys, s.own, s.token, seen, c.outcome, c.record))
@@ -212,45 +217,47 @@ def _forming(s: Leader, seen: Seen, at: float) -> Decision:
     if job.notice:
         why = f"{job.notice} was given notice of a stop before round {n} had begun"
         return submit(s, seen, writes.fail(s.view.keys, s.own, s.token, seen, Outcome(NOTICED, why), None))
+    begins = s.since + job.pause
+    if at < begins:  # before all other waits, which begin after it
+        return s, (Wake(begins, f"round {n}: a pause of {job.pause} s after what ended the last one"),)
     again = job.round > job.first
     nodes = admissible(s)
     ready, missing = reunite(last, candidates(nodes, n), job)
-    size = (job.min_nodes, job.max_nodes)
-    roster = muster(last if again else None, ready, size, s.limits.order, job.flaps)._replace(round=n)
+    s = replace(s, owing=owing(s.owing, job, nodes, at))
+    ends = {who: since + s.limits.check_s for who, _, since in s.owing}
+    checks = {who: end for who, end in ends.items() if at < end}
+    ready = tuple(c for c in ready if c.member.who not in checks)
+    size, held = (job.min_nodes, job.max_nodes), held_back(job.flaps, ready)
+    held += tuple(c for c in aside(job, ready) if c not in held)
+    roster = muster(last if again else None, ready, size, s.limits.order, held)._replace(round=n)
     count = len(roster.members)
     places = vacant(roster, job.min_nodes, job.max_nodes)
     if count < job.min_nodes or places or missing:
         s = replace(s, enough_since=None)
-        until = s.since + s.limits.join_timeout_s
+        until = begins + s.limits.join_timeout_s + (s.limits.check_s if checks else 0.0)
         if at >= until:
             return _too_few(s, seen, roster, places, missing)
         ready_now = f"{count} of {job.min_nodes} nodes are ready"
-        why = "; ".join(filter(None, (ready_now, awaited(missing), lack(roster, places), _barred(s))))
-        return s, (Wake(until, f"round {n}: {why}; waiting for more"),)
+        why = "; ".join(filter(None, (ready_now, awaited(missing), lack(roster, places), _kept_out(s, checks))))
+        return s, (Wake(min((until, *checks.values())), f"round {n}: {why}; waiting for more"),)
     since = at if s.enough_since is None else s.enough_since
     s = replace(s, enough_since=since)
     known = again and len(ready) == len(nodes)
     until = since + s.limits.last_call_s
     if count < job.max_nodes and not known and at < until:
         why = f"round {n}: {count} of {job.min_nodes}:{job.max_nodes} nodes are ready; last call"
-        return s, (Wake(until, why),)
-    row = 0 if job.memory.free or not again else min(job.memory.row, job.charged)  # of this launch
-    until = s.since + pause_s(row)
-    if at < until:
-        why = f"round {n}: {row} failures in a row and no newer checkpoint; a pause of {pause_s(row):g} s"
-        return s, (Wake(until, why),)
+        return s, (Wake(min((until, *checks.values())), why),)
     return _close(s, seen, roster)
 
 
-def _barred(s: Leader) -> str:
-    """Say which hosts of waiting nodes are in quarantine."""
-    hosts = sorted({standby.record.host for standby in s.view.nodes().values()} & s.barred)
-    return f"in quarantine: {', '.join(hosts[:NAMED])}" if hosts else ""
-
-
-def pause_s(row: int) -> float:
-    """Return how long a round is held back after ``row`` charged failures in a row without progress."""
-    return 0.0 if row <= AT_ONCE else min(2.0 ** min(row - AT_ONCE - 1, 10), LONGEST_PAUSE_S)
+def _kept_out(s: Leader, checks: Iterable[Who]) -> str:
+    """Say which waiting nodes are not chosen: in quarantine, being checked, or unfit."""
+    nodes = s.view.nodes()
+    hosts = sorted({standby.record.host for standby in nodes.values()} & s.barred)
+    names = sorted(node[:64] for node, _ in checks)
+    barred = f"in quarantine: {', '.join(hosts[:NAMED])}" if hosts else ""
+    waits = f"{listed(names)} was blamed and is being checked" if names else ""
+    return "; ".join(filter(None, (barred, waits, unfit(nodes))))
 
 
 def _close(s: Leader, seen: Seen, roster: Roster) -> Decision:
@@ -263,11 +270,16 @@ def _close(s: Leader, seen: Seen, roster: Roster) -> Decision:
     if s.resumed.outcome is not None:
         return submit(s, seen, writes.fail(keys, s.own, s.token, seen, s.resumed.outcome, None))
     roster = roster._replace(store_loss=seen.job.store_loss)
-    new = replace(seen.job, phase=Phase.RUNNING, formed=n, resume=s.resumed.point, master="", cause=None)
-    write = writes.close(keys, s.own, s.token, seen, new, roster, resumed_bytes(s.resumed))
+    new = replace(seen.job, phase=Phase.RUNNING, formed=n, resume=s.resumed.point, master="", cause=None, pause=0)
+    new = after_close(new, roster)
+    unsaid = {node for (node, _), *_ in s.owing}  # let pass: unless they have said in this moment that they are unfit
+    as_seen = tuple(s.view.tree[keys.node(m.node)] for m in roster.members if m.node in unsaid)
+    write = writes.close(keys, s.own, s.token, seen, new, roster, resumed_bytes(s.resumed), as_seen)
     held = [m.node[:64] for m in roster.spares if pardon_s(seen.job.flaps, m)]
     if held:
         write = write._replace(reason=f"{write.reason}; {listed(held)} stands by: {COMES_AND_GOES}")
+    if apart := [c.member.node[:64] for c in aside(new, (Candidate(m, 0) for m in roster.spares))]:
+        write = write._replace(reason=f"{write.reason}; {listed(apart)} stands aside: a failure was laid on it")
     return submit(s, seen, write)
 
 
@@ -296,6 +308,6 @@ def _too_few(s: Leader, seen: Seen, roster: Roster, places: tuple[int, ...], mis
         sentence = f"{sentence}; start each node with a --node-rank of its own"
     elif left:
         sentence = f"{sentence} ({left} more had other numbers of ranks than those they would have replaced)"
-    if barred := _barred(s):
-        sentence = f"{sentence}; {barred} (remuster quarantine lists and lifts)"
+    if kept_out := _kept_out(s, ()):
+        sentence = f"{sentence}; {kept_out}{' (remuster quarantine lists and lifts)' if s.barred else ''}"
     return submit(s, seen, writes.fail(s.view.keys, s.own, s.token, seen, Outcome(code, sentence, "rdzv_lost"), None))

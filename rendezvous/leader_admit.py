@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from . import writes
 from .admission import Admit, calmed, held_back, newcomers, pardon_s
+from .gate import aside, owes
 from .leader_state import Decision, Leader, Look, submit
 from .leader_words import AwaitCheckpoint, CheckpointSeen, Wake
 from .membership import listed
@@ -27,7 +28,11 @@ def admit(s: Leader, seen: Seen, roster: Roster, at: float) -> Decision:
         return s, ()
     if any(m.node not in admissible(s) for m in roster.members):
         return s, ()  # one that is in quarantine stays until the round ends: ended now, the group might only shrink
-    others = tuple(c for c in candidates(admissible(s), n) if c.member.who not in here)
+    nodes, job = admissible(s), seen.job
+    ready = (c for c in candidates(nodes, n) if c.member.who not in here)
+    others = tuple(c for c in ready if not owes(job, c.member.node, nodes[c.member.node].record))
+    apart = aside(job, others)
+    others = tuple(c for c in others if c not in apart)  # they wait for a round that has too few nodes
     known = dict(s.arrived)
     s = replace(s, arrived=tuple((c.member.who, known.get(c.member.who, at)) for c in others))
     began, formed = s.stamps.started, s.stamps.formed
@@ -78,5 +83,6 @@ def _dropped(look: Look | None) -> Look | None:
 
 
 def admissible(s: Leader) -> dict[NodeId, Standby]:
-    """Return the nodes that may be members: not those on a host in quarantine."""
-    return {node: standby for node, standby in s.view.nodes().items() if standby.record.host not in s.barred}
+    """Return the nodes that may be members: not those on a host in quarantine, nor those that failed their check."""
+    found = s.view.nodes().items()
+    return {node: one for node, one in found if one.record.host not in s.barred and not one.record.unfit}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from .gate import Owing
 from .leader_words import Action, Concluded, Limits, Resumed, Stamps, Submit
 from .records import Phase, Round
 from .snapshot import Snapshot, Who
@@ -39,6 +40,7 @@ class Leader:
     barred: frozenset[str] = frozenset()  # hosts in quarantine
     arrived: tuple[tuple[Who, float], ...] = ()  # since when those have stood by who are no members
     look: Look | None = None  # at checkpoints
+    owing: Owing = ()  # blamed nodes that are ready and have not said how their check ended, since when
     stamps: Stamps = field(default_factory=Stamps)
 
 

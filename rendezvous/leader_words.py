@@ -7,6 +7,7 @@
 from typing import NamedTuple
 
 from .admission import Admit
+from .gate import NOBODY, Blame
 from .membership import Order
 from .records import Job, NodeId, Outcome, ResumePoint, Roster, Round
 from .snapshot import Report
@@ -24,6 +25,7 @@ class Limits(NamedTuple):
     admit_after_s: float = 60.0  # a round must have run for so long before it is ended for a newcomer
     order: Order = Order.STICKY
     stop_s: float = 600.0  # for a member whose lease lives to prove its ranks dead: longer than any grace
+    check_s: float = 130.0  # for a blamed node to say how its check ended: longer than any check
 
 
 # --- events ---------------------------------------------------------------------------------------------------------
@@ -51,6 +53,8 @@ class Concluded(NamedTuple):
     record: bytes  # the attempt record
     done: bool = False  # it was asked because every rank had exited 0
     barred: str = ""  # the host that was put in quarantine over it
+    blame: Blame = NOBODY
+    pause_s: int = 0  # before the next round begins to form
 
 
 class Resumed(NamedTuple):

@@ -62,6 +62,7 @@ def standing(job: Job | None, fresh_job: Job, fresh: bool) -> Standing | Over:
             past=(job.launch, *job.past)[:REMEMBERED],
             spent=() if fresh else job.spent,
             memory=fresh_job.memory if fresh else job.memory,
+            blamed=job.blamed,
         ),
     )
 

@@ -118,7 +118,7 @@ def go_on(mirrored: Mirrored, begin: Job, fresh: bool) -> Standing | Over:
     n = Round(kept.round + GAP)
     past = kept.past if mine or not kept.launch else (kept.launch, *kept.past)[:REMEMBERED]
     formed = Round(0) if mirrored.roster is None else mirrored.roster.round
-    new = replace(begin, round=n, first=n, formed=formed, past=past)
+    new = replace(begin, round=n, first=n, formed=formed, past=past, blamed=kept.blamed)
     if mine or not fresh:
         new = replace(new, spent=kept.spent, memory=kept.memory, charged=kept.charged if mine else 0)
     return Standing(n, new)

@@ -25,6 +25,7 @@ HOUR_S, DAY_S = 3600, 86400
 TERMS_S = (HOUR_S, 4 * HOUR_S, DAY_S)  # of the first, the second and every later bar within a week
 FORGOTTEN_S = 7 * DAY_S  # without an offence
 REPEAT_S = DAY_S  # within which the second offence of a lesser kind bars
+PROBATION_S = DAY_S  # after the end of a bar
 SHARE = 0.05  # of the known hosts may be barred in an hour without an operator; one always
 SEEN_EVERY_S = HOUR_S  # how exact ``Known.at`` is
 REASON = 300  # characters
@@ -81,7 +82,7 @@ def weigh(offence: Offence, before: Bar | None, others: tuple[Bar, ...], known: 
         return Weighed(None, f"{host} is in quarantine already" if before.holds(now) else "")
     if before is not None and now - before.at > FORGOTTEN_S:
         before = None
-    recent = before is not None and abs(now - before.at) <= REPEAT_S
+    recent = before is not None and (abs(now - before.at) <= REPEAT_S or _on_probation(before, now))
     strikes = before.strikes if before else 0
     noted = Bar(host, offence.reason[:REASON], now, 0, (before.offences if before else 0) + 1, now, offence.by, strikes)
     if not (offence.once or recent):
@@ -96,6 +97,11 @@ def weigh(offence: Offence, before: Bar | None, others: tuple[Bar, ...], known: 
     term = TERMS_S[min(strikes, len(TERMS_S) - 1)]
     bar = noted._replace(until=now + term, strikes=strikes + 1)
     return Weighed(bar, f"{host} is in quarantine for {span(term)}: {bar.reason}")
+
+
+def _on_probation(before: Bar, now: int) -> bool:
+    """Tell whether a host is back from a bar so lately that any fault bars it again: a third bar lasts a day itself."""
+    return 0 < before.until <= now <= before.until + PROBATION_S
 
 
 def added(host: str, reason: str, until: int, before: Bar | None, now: int) -> Bar:

@@ -22,6 +22,9 @@ MAX_NODES = 10**6
 MAX_SLOTS = 1 << 16
 NO_PLACE = -1
 MAX_FLAPS = 8
+MAX_BLAMED = 8
+MAX_PAUSE_S = 3600
+MAX_WORDS = 200  # of a check that has failed
 MAX_ROLE = 256  # characters of a role's name
 ROLE = "default"  # torchrun's
 MAX_TIMES = 64
@@ -142,6 +145,8 @@ class Memory(NamedTuple):
     family: str = ""  # charged last
     row: int = 0  # charged failures in a row without progress, but for what came from outside
     times: tuple[Paid, ...] = ()  # of families that are bounded within a window
+    backed: int = 0  # failures in a row, without progress, of families whose next try waits
+    quick: int = 0  # failed rounds in a row, of any family, that ended soon and without progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +171,9 @@ class Job:
     store_loss: StoreLoss = StoreLoss.FENCE  # of this launch; all its nodes are given the same
     flaps: tuple[tuple[str, int], ...] = ()  # nodes that ended rounds in this launch: see ``admission.py``
     notice: str = ""  # the node that was given notice of a stop: this launch ends with its present round
+    blamed: tuple[tuple[str, int], ...] = ()  # nodes to be checked, and the rounds that they ended: see ``gate.py``
+    aside: tuple[str, ...] = ()  # nodes that are taken only when others are too few
+    pause: int = 0  # seconds that a leader waits from when it has seen FORMING, before anything else
 
     @property
     def attempt(self) -> int:
@@ -188,6 +196,8 @@ class Node:
     place: int = NO_PLACE  # the group rank that it asks for (static)
     host: str = ""  # the name under which ``quarantine.py`` knows the machine over reboots
     role: str = ROLE
+    checked: Round = Round(0)  # the round after whose end it was blamed, and has been checked
+    unfit: str = ""  # why that check failed; '' = it did not, or nobody can tell
 
 
 class Terms(NamedTuple):
@@ -251,6 +261,9 @@ def decode_job(raw: bytes) -> Job:
         charged=r.number("charged", 0, LARGEST),
         flaps=r.numbers_of("flaps", MAX_FLAPS, 1, MAX_ROUND) if r.has("flaps") else (),
         notice=r.text("notice") if r.has("notice") else "",
+        blamed=r.numbers_of("blamed", MAX_BLAMED, 1, n) if r.has("blamed") else (),
+        aside=r.texts("aside", MAX_BLAMED) if r.has("aside") else (),
+        pause=r.number("pause", 0, MAX_PAUSE_S, absent=0),
         memory=Memory() if memory is None else _memory(memory),
     )
 
@@ -265,6 +278,8 @@ def _memory(r: Reader) -> Memory:
         tuple(Paid(p.text("family"), p.numbers("at", MAX_TIMES, 0, LARGEST)) for p in r.subs("times", MAX_TIMES))
         if r.has("times")
         else (),
+        r.number("backed", 0, LARGEST, absent=0),
+        r.number("quick", 0, LARGEST, absent=0),
     )
 
 
@@ -352,6 +367,8 @@ def decode_node(raw: bytes) -> Node:
         r.number("place", NO_PLACE, MAX_NODES, absent=NO_PLACE),
         _host(r),
         _role(r),
+        Round(r.number("checked", 0, MAX_ROUND, absent=0)),
+        r.text("unfit") if r.has("unfit") else "",
     )
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from .keys import Keys
 from .records import Cause, Incarnation, Job, Memory, Node, NodeId, Outcome, Phase, Roster, Round, Terms, encode
-from .store import Compare, Delete, Field, Get, Op, Put, Txn
+from .store import Compare, Delete, Field, Get, KeyValue, Op, Put, Txn
 
 
 class Kind(Enum):
@@ -21,6 +21,7 @@ class Kind(Enum):
 
     JOIN = "join"
     READY = "ready"
+    CHECKED = "checked"
     STOP = "stop"
     EVIDENCE = "evidence"
     STARTED = "started"
@@ -100,6 +101,15 @@ def ready(keys: Keys, own: Own, record: Node, mod: int) -> Write:
     then = (Put(keys.node(own.node), encode(record), own.inc),)
     why = f"no rank alive, none queued: ready({record.ready})"
     return Write(Kind.READY, Txn(guards, then, (Get(keys.node(own.node)),)), record.ready, why)
+
+
+def checked(keys: Keys, own: Own, record: Node, mod: int) -> Write:
+    """Say how the check of this node ended that was blamed for round ``record.checked``; ``ready`` stays as it is."""
+    guards = (_mine(keys, own), Compare(keys.node(own.node), Field.MOD, mod))
+    then = (Put(keys.node(own.node), encode(record), own.inc),)
+    how = f"has failed: {record.unfit}" if record.unfit else "lets it take part"
+    why = f"blamed for round {record.checked}: its check {how}"
+    return Write(Kind.CHECKED, Txn(guards, then, (Get(keys.node(own.node)),)), record.checked, why)
 
 
 def stop(keys: Keys, own: Own, seen: Seen, cause: Cause, evidence: bytes) -> Write:
@@ -206,8 +216,20 @@ def fail(keys: Keys, own: Own, token: int, seen: Seen, outcome: Outcome, record:
     return _by_leader(keys, own, token, seen, new, extra + _sweep(keys, Round(n + 1)), Kind.FAIL, outcome.sentence)
 
 
-def close(keys: Keys, own: Own, token: int, seen: Seen, new: Job, roster: Roster, resumed: bytes) -> Write:
-    """F(n) → R(n): the roster and the resume point are written here, once, and the last round's words deleted."""
+def close(
+    keys: Keys,
+    own: Own,
+    token: int,
+    seen: Seen,
+    new: Job,
+    roster: Roster,
+    resumed: bytes,
+    as_seen: tuple[KeyValue, ...] = (),
+) -> Write:
+    """F(n) → R(n): the roster and the resume point are written here, once, and the last round's words deleted.
+
+    ``as_seen`` are the keys of blamed members that are let pass: none of them may have said anything since.
+    """
     n = seen.job.round
     extra: tuple[Op, ...] = (
         Put(keys.roster(n), encode(roster)),
@@ -216,7 +238,9 @@ def close(keys: Keys, own: Own, token: int, seen: Seen, new: Job, roster: Roster
         *_sweep(keys, n),
     )
     why = f"round {n} runs: nodes {len(roster.members)}, ranks {roster.world_size}"
-    return _by_leader(keys, own, token, seen, new, extra, Kind.CLOSE, why)
+    write = _by_leader(keys, own, token, seen, new, extra, Kind.CLOSE, why)
+    guards = tuple(Compare(kv.key, Field.MOD, kv.mod_revision) for kv in as_seen)
+    return write._replace(txn=write.txn._replace(guards=(*write.txn.guards, *guards)))
 
 
 def done(keys: Keys, own: Own, token: int, seen: Seen, outcome: Outcome, record: bytes, roster: Roster) -> Write:

@@ -23,6 +23,7 @@ from remuster.agent.on_event import MOST, Herald, shown
 from remuster.agent.summary import row
 from remuster.rendezvous.records import Job, Memory, Outcome, Phase, ResumePoint, Round
 
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 LOST = Occurrence(Happening.NODE_LOST, "node b vanished", 3, 2, "node_lost", "b", 150, 1)
 JOB = Job(Phase.RUNNING, Round(3), 1, 2, "one", Round(2), Round(3), memory=Memory("x", 150))
 RECORD: dict[str, Any] = {
@@ -53,7 +54,7 @@ def test_a_lost_node_and_a_host_in_quarantine() -> None:
     assert [one.event.value for one in both] == ["budget", "node_lost"]
     assert both[1] == LOST
     (barred,) = of_record({**RECORD, "quarantined": "host-b~123"})
-    assert barred.event is Happening.QUARANTINE
+    assert (barred.event, barred.host) == (Happening.QUARANTINE, "host-b~123")
     assert barred.sentence == "host host-b~123 is in quarantine: rank 1 on b found an ECC error"
     assert of_record({"round": 1, "attempt": 0, "state": "done", "verdict": {"class": "success"}}) == ()
 
@@ -100,6 +101,7 @@ def test_the_json() -> None:
         "class": "node_lost",
         "family": "node",
         "node": "b",
+        "host": None,
         "sentence": "node b vanished",
         "step": 150,
         "budget_left": 1,
@@ -138,6 +140,27 @@ async def test_a_command_reads_json(tmp_path: Path) -> None:
     assert told.said == ["--on-event says: noted"]
     assert len(told.spared[0]) == 1
     assert told.spared[-1] == ()
+
+
+async def test_the_example_drains_the_node_of_a_host_in_quarantine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >> {tmp_path}/told\n')
+    scontrol.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    (barred,) = of_record({**RECORD, "quarantined": "gpu07~123"})
+    told = Told(sys.executable, str(EXAMPLES / "drain.py"))
+    told.herald.tell(LOST)
+    told.herald.tell(barred._replace(sentence="$(touch here); `ls` 'x'"))
+    await told.herald.settle()
+    assert told.said == []
+    assert (tmp_path / "told").read_text().splitlines() == [
+        "update",
+        "nodename=gpu07",
+        "state=drain",
+        "reason=remuster run-7: $(touch here); `ls` 'x'",
+    ]
 
 
 async def test_a_command_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ def test_the_whole_table() -> None:
         ("the script", "train.py"),
         ("--max-restarts", "3"),
         ("--retry-budget", "none"),
+        ("--exit-code-map", "none"),
         ("--on-store-loss", "fence"),
         ("--admit", "restart"),
         ("--rank-order", "sticky"),

@@ -8,6 +8,8 @@ import time
 import pytest
 
 from remuster.agent.wards import Suspect, Wards
+from remuster.health.evidence import Fact, NodeEvidence, Pace, RankExit, RoundEvidence, Told
+from remuster.health.observed import Gpu, Position, Silence, Slow
 from remuster.health.suspicion import suspicion
 from remuster.health.verdict import Verdict
 from remuster.rendezvous import quarantine as q
@@ -150,4 +152,23 @@ async def test_a_store_that_does_not_answer_holds_nothing_up() -> None:
     ],
 )
 def test_which_verdicts_speak_against_a_host(cls: str, node: str, fault: bool, expected: bool | None) -> None:
-    assert suspicion(Verdict(cls, "x", node=node, node_fault=fault)) is expected
+    own = NodeEvidence("a", (RankExit(0, 0, 4711, 1, 9.0),))
+    round_ = RoundEvidence(1, (own, NodeEvidence("b", (RankExit(1, 0, 4712, 1, 9.0),))), (("a", 1), ("b", 1)))
+    assert suspicion(Verdict(cls, "x", node=node, node_fault=fault), round_) is expected
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        (),
+        (Silence(0, 7, 60.0, 30.0, "heartbeat"), Position(0, "0", 5, 4), Slow(0, 2.0)),  # what others waited for
+        (RankExit(0, 0, 4711, -15, 9.0, stopping=True), Told(9.1), Pace(1, 7, 1.0)),
+    ],
+)
+def test_a_node_that_its_peers_alone_blame_is_never_excluded_at_once(facts: tuple[Fact, ...]) -> None:
+    peer = NodeEvidence("b", (RankExit(1, 0, 4712, 1, 9.0, tail=("NCCL error: remote process exited",)),))
+    members = (("a", 1), ("b", 1))
+    verdict = Verdict("gpu_lost", "hardware", node="a", node_fault=True)
+    assert suspicion(verdict, RoundEvidence(1, (NodeEvidence("a", facts), peer), members)) is False
+    said = (*facts, Gpu("GPU-1", "0000:3b:00.0", 0, lost=True))
+    assert suspicion(verdict, RoundEvidence(1, (NodeEvidence("a", said), peer), members)) is True

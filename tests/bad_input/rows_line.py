@@ -78,6 +78,7 @@ ROWS = (
     _usage("budget-family", "--retry-budget gremlins=3 t.py", "--retry-budget is 'gremlins=3'", "hardware", "FAMILY=N"),
     _usage("budget-no-number", "--retry-budget hardware t.py", "--retry-budget is 'hardware'", "FAMILY=N"),
     _usage("budget-negative", "--retry-budget hardware=-1 t.py", "--retry-budget is 'hardware=-1'", "FAMILY=N"),
+    _usage("exit-code-map", "--exit-code-map 16=halt t.py", "--exit-code-map is '16=halt'", "'halt'", "CODE=CLASS"),
     _usage("run-id-slash", "--rdzv-id a/b t.py", "--rdzv-id is 'a/b'", "without '/'"),
     _usage("run-id-empty", "--rdzv-id= t.py", "--rdzv-id is ''", "printable"),
     _usage("run-id-with-an-escape", "--rdzv-id '\x1b[2J' t.py", "--rdzv-id is '\\x1b[2J'", "printable"),

@@ -148,6 +148,7 @@ ROWS = (
     _differs("script", "--nnodes 1:2", "script", "t.py", "steady.py", script="t.py"),
     _differs("restarts", "--nnodes 1:2 --max-restarts 3", "--max-restarts"),
     _differs("budget", "--nnodes 1:2 --max-restarts 0 --retry-budget node=3", "--retry-budget"),
+    _differs("exit-codes", "--nnodes 1:2 --max-restarts 0 --exit-code-map 16=stop", "--exit-code-map"),
     # --- names --------------------------------------------------------------------------------------------------------
     Row("twice-on-one-node", "{meet} --nnodes 1:2 t.py", UNHEALTHY,
         ("{run}", f"'{HERE}'", "pid", "--rdzv-id", "--local-addr"), _twice, after=undisturbed, within_s=30.0),

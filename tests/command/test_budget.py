@@ -174,6 +174,7 @@ def test_events_are_told_once_by_the_node_that_leads(cluster: Cluster) -> None:
         "class": "node_lost",
         "family": "node",
         "node": victim.folder.name.partition("-")[2],
+        "host": None,
         "sentence": lost["sentence"],
         "step": None,
         "budget_left": 1,

@@ -105,6 +105,13 @@ SAMPLES = {
         ["node=2/1h"],
     ),
     "hang-timeout": ("90", "off", lambda s: s.hang_timeout_s, 90.0, 0.0),
+    "exit-code-map": (
+        "16=retry",
+        "usr1=stop,14=gpu_lost",
+        lambda s: [one.text for one in s.exit_map],
+        ["16=retry"],
+        ["-10=stop", "14=gpu_lost"],
+    ),
     "log-limit": ("1m", "10G", lambda s: s.output.limit, 1 << 20, 10 << 30),
     "redirects": ("1", "10:3", lambda s: s.output.redirects, Streams(1), Streams(0, ((10, 3),))),
     "tee": ("0:3,1:1", "3", lambda s: s.output.tee, Streams(0, ((0, 3), (1, 1))), Streams(3)),

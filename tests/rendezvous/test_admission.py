@@ -153,7 +153,8 @@ def test_who_is_held_back_and_until_when(count: int, lasted: float, held: bool) 
     ],
 )
 def test_muster(last: str | None, here: str, size: tuple[int, int], counts: str, members: str, spares: str) -> None:
-    chosen = muster(None if last is None else roster(last), ready(here), size, Order.STICKY, flaps(counts))
+    held = held_back(flaps(counts), ready(here))
+    chosen = muster(None if last is None else roster(last), ready(here), size, Order.STICKY, held)
     assert (names(chosen.members), names(chosen.spares)) == (members, spares)
 
 

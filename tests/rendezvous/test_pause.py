@@ -1,27 +1,44 @@
-"""A crash loop is slowed down before a round closes; first restarts, new launches and what is free are not."""
+"""A pause that a verdict asks for is over before anything else of the next round begins, on the leader's own clock."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 
 from remuster.rendezvous import leader
+from remuster.rendezvous.errors import BadRecord
 from remuster.rendezvous.keys import Keys
-from remuster.rendezvous.leader import pause_s
 from remuster.rendezvous.leader_state import Leader
-from remuster.rendezvous.leader_words import Elected, Limits, SelectResume, Tick, Wake
-from remuster.rendezvous.records import Incarnation, Job, Member, Memory, Node, NodeId, Phase, Roster, Round, encode
+from remuster.rendezvous.leader_words import Concluded, Elected, Limits, SelectResume, Submit, Tick, Wake
+from remuster.rendezvous.records import (
+    MAX_PAUSE_S,
+    Cause,
+    Incarnation,
+    Job,
+    Member,
+    Memory,
+    Node,
+    NodeId,
+    Outcome,
+    Phase,
+    Roster,
+    Round,
+    decode_job,
+    encode,
+)
 from remuster.rendezvous.snapshot import Snapshot
-from remuster.rendezvous.store import KeyValue, Range
-from remuster.rendezvous.writes import Own
+from remuster.rendezvous.store import KeyValue, Put, Range
+from remuster.rendezvous.writes import Charge, Own
 
 KEYS, A = Keys("run"), NodeId("a")
 OWN = Own(A, Incarnation(7))
 MEMBER = Member(A, Incarnation(7), "m", 1, "10.0.0.1")
+FORMING = Job(Phase.FORMING, Round(9), 1, 2, "one", Round(1), Round(8))
 
 
-def forming(memory: Memory, charged: int, first: int = 1) -> Range:
-    job = Job(Phase.FORMING, Round(9), 1, 1, "one", Round(first), Round(8), charged=charged, memory=memory)
-    node = Node(Incarnation(7), "m", "b", "10.0.0.1", 1, Round(9))
+def found(job: Job, ready: int = 9) -> Range:
+    node = Node(Incarnation(7), "m", "b", "10.0.0.1", 1, Round(ready))
     kvs = {
         KEYS.job: (encode(job), 0),
         KEYS.node(A): (encode(node), 7),
@@ -31,36 +48,48 @@ def forming(memory: Memory, charged: int, first: int = 1) -> Range:
     return Range(tuple(KeyValue(key, value, 5, 5, lease) for key, (value, lease) in kvs.items()), 9)
 
 
-def closes_after(memory: Memory, charged: int, first: int = 1) -> float:
-    """Return how long after it sees the round form the leader begins to close it."""
-    s = Leader(OWN, Limits(1.0, 60.0, 3.0), Snapshot(KEYS))
-    s, actions = leader.step(s, Elected(100.0, 5, forming(memory, charged, first)))
-    at = 100.0
+def waits(job: Job, begins: float = 100.0) -> list[tuple[float, str]]:
+    """Return until when a leader that sees ``job`` at ``begins`` waits, and for what, until it begins to close."""
+    s = Leader(OWN, Limits(5.0, 60.0, 3.0), Snapshot(KEYS))
+    s, actions = leader.step(s, Elected(begins, 5, found(job)))
+    out: list[tuple[float, str]] = []
     while not any(isinstance(action, SelectResume) for action in actions):
         (wake,) = actions
         assert isinstance(wake, Wake)
-        assert "failures in a row and no newer checkpoint; a pause of" in wake.reason
         early, actions = leader.step(s, Tick(wake.at - 0.01))
         assert actions == (wake,)
-        at = wake.at
-        s, actions = leader.step(early, Tick(at))
-    return at - 100.0
+        out.append((wake.at - begins, wake.reason))
+        s, actions = leader.step(early, Tick(wake.at))
+    return out
 
 
-@pytest.mark.parametrize(
-    ("row", "charged", "free", "first", "pause_s"),
-    [
-        (0, 0, 0, 1, 0), (1, 1, 0, 1, 0), (2, 2, 0, 1, 0), (3, 3, 0, 1, 1), (4, 4, 0, 1, 2), (9, 9, 0, 1, 60),
-        (999, 999, 0, 1, 60),
-        (9, 9, 1, 1, 0),  # the last one was free
-        (9, 1, 0, 1, 0),  # the others were an earlier launch's
-        (9, 0, 0, 9, 0),  # a launch begins
-    ],
-)  # fmt: skip
-def test_the_pause(row: int, charged: int, free: int, first: int, pause_s: float) -> None:
-    assert closes_after(Memory("x", -1, free, "user", row), charged, first) == pause_s
+def test_a_pause_comes_first_and_a_last_call_begins_after_it() -> None:
+    assert waits(replace(FORMING, max_nodes=1)) == []
+    paused = waits(replace(FORMING, max_nodes=1, pause=12))
+    assert paused == [(12.0, "round 9: a pause of 12 s after what ended the last one")]
+    # The node that is here was a member, so no last call is held; a first round of a launch holds one.
+    called = waits(replace(FORMING, first=Round(9), pause=12))
+    assert [at for at, _ in called] == [12.0, 17.0]
 
 
-def test_it_grows_up_to_a_minute() -> None:
-    assert [pause_s(row) for row in range(11)] == [0, 0, 0, 1, 2, 4, 8, 16, 32, 60, 60]
-    assert pause_s(10**18) == 60
+def test_a_successor_waits_anew_and_no_longer() -> None:
+    assert [at for at, _ in waits(replace(FORMING, max_nodes=1, pause=12), begins=5000.0)] == [12.0]
+
+
+@pytest.mark.parametrize("retry", [True, False])
+def test_it_is_written_with_the_verdict_and_is_gone_with_the_close(retry: bool) -> None:
+    stopping = replace(FORMING, phase=Phase.STOPPING, round=Round(8), cause=Cause("failed", "a", 7))
+    s = Leader(OWN, Limits(5.0, 60.0, 3.0), Snapshot(KEYS))
+    s, _ = leader.step(s, Elected(100.0, 5, found(stopping)))
+    charge = Charge((), 1, Memory(backed=2, quick=3))
+    s, actions = leader.step(s, Concluded(101.0, Round(8), retry, charge, Outcome(1, "x"), b"{}", pause_s=12))
+    (submit,) = actions
+    assert isinstance(submit, Submit)
+    new = next(decode_job(op.value) for op in submit.write.txn.then if isinstance(op, Put) and op.key == KEYS.job)
+    assert (new.phase, new.pause) == ((Phase.FORMING, 12) if retry else (Phase.FAILED, 0))
+    assert not retry or new.memory == charge.memory
+
+
+def test_whoever_writes_into_the_store_holds_nobody_for_ever() -> None:
+    with pytest.raises(BadRecord, match="'pause' is 3601"):
+        decode_job(encode(replace(FORMING, pause=MAX_PAUSE_S + 1)))

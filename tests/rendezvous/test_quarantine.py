@@ -56,6 +56,16 @@ def test_what_may_be_chance_bars_when_it_comes_again_within_a_day() -> None:
     assert long_ago.offences == 1
 
 
+def test_a_host_that_is_back_from_a_bar_is_on_probation() -> None:
+    before = bar(since=NOW - 2 * DAY_S, until=NOW, offences=3, strikes=3)  # its bar lasted a day
+    made = weigh(TWICE, before).bar
+    assert made is not None
+    assert made.holds(NOW)
+    late = q.weigh(TWICE, before, (), 3, True, NOW + q.PROBATION_S + 1).bar
+    assert late is not None
+    assert not late.holds(NOW + q.PROBATION_S + 1)
+
+
 @pytest.mark.parametrize("before", [bar()._replace(by="run/1"), bar(until=NOW + 60)])
 def test_one_offence_counts_once_and_a_barred_host_stays_as_it_is(before: Bar) -> None:
     """A leader that died after its word was written is succeeded by one that judges the round again."""

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 from remuster.rendezvous.errors import BadRecord
 from remuster.rendezvous.records import (
+    MAX_BLAMED,
     MAX_BYTES,
     MAX_FLAPS,
     MAX_NODES,
+    MAX_PAUSE_S,
     MAX_ROUND,
     MAX_SLOTS,
     SCHEMA,
@@ -54,6 +56,7 @@ NODE = st.builds(Node, INC, TEXT, TEXT, TEXT, SLOTS, ROUND, st.integers(0, 2**31
 TERMS = st.builds(Terms, TEXT.map(NodeId), st.lists(st.tuples(PLAIN, PLAIN), max_size=8).map(tuple))
 RESUME = st.builds(ResumePoint, PLAIN, NUMBER, TEXT, TEXT, st.lists(st.tuples(PLAIN, PLAIN), max_size=3).map(tuple))
 
+COUNT = st.integers(0, 2**40)
 PAID = st.builds(Paid, TEXT, st.lists(NUMBER, max_size=4).map(tuple))
 
 
@@ -77,8 +80,13 @@ def jobs(draw: st.DrawFn) -> Job:
         draw(OUTCOME if phase.over else st.none() | OUTCOME),
         draw(st.lists(st.tuples(TEXT, NUMBER), max_size=3).map(tuple)),
         draw(NUMBER),
-        draw(st.builds(Memory, TEXT, NUMBER, NUMBER, TEXT, NUMBER, st.lists(PAID, max_size=3).map(tuple))),
+        draw(
+            st.builds(Memory, TEXT, NUMBER, NUMBER, TEXT, NUMBER, st.lists(PAID, max_size=3).map(tuple), COUNT, COUNT)
+        ),
         draw(st.lists(TEXT, max_size=3).map(tuple)),
+        blamed=draw(st.lists(st.tuples(TEXT, st.integers(1, n)), max_size=MAX_BLAMED).map(tuple)),
+        aside=draw(st.lists(TEXT, max_size=MAX_BLAMED).map(tuple)),
+        pause=draw(st.integers(0, MAX_PAUSE_S)),
         flaps=draw(st.lists(st.tuples(TEXT, st.integers(1, MAX_ROUND)), max_size=MAX_FLAPS).map(tuple)),
     )
 

@@ -272,6 +272,8 @@ class Agent:
                     world.rng.random() * 0.4,
                     lambda: self.post("collect", lambda: self.take(found(self.clock(), n, wire.encode(facts)))),
                 )
+            case words.Check(round=n):
+                self._check(n)
             case words.Lead(token=token):
                 self.depose()
                 self.seat = Seat(self, token)
@@ -330,6 +332,18 @@ class Agent:
             self.take(words.PortFailed(self.clock(), n, "no port is free"))
         else:
             self.take(words.PortReserved(self.clock(), n, f"{self.name}:{self.world.rng.randint(20000, 60000)}"))
+
+    def _check(self, n: Round) -> None:
+        """Check this node: soon, slowly, badly, or without ever an answer."""
+        rng, checked = self.world.rng, self.world.cfg.check
+        how = checked or rng.choice(("passes", "passes", "passes", "is slow", "fails", "hangs"))
+        self.world.stats[f"a check that {how}"] += 1
+        if how == "hangs":
+            return
+        lasts = rng.uniform(20.0, 60.0) if how == "is slow" else rng.uniform(0.0, 3.0)
+        unfit = "GPU 0 does not answer" if how == "fails" else ""
+        said = words.Checked
+        self.world.after(lasts, lambda: self.post("check", lambda: self.take(said(self.clock(), n, unfit))))
 
     def guardian_lost(self) -> None:
         """The guardian is dead and what it had is proven dead: a new one takes over."""

@@ -9,11 +9,14 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from remuster.agent.node_words import Start
-from remuster.rendezvous.admission import CALM_S, FLAPS, Admit
+from remuster.rendezvous.admission import CALM_S, FLAPS, Admit, mark
+from remuster.rendezvous.errors import BadRecord
+from remuster.rendezvous.gate import blamed_for
 from remuster.rendezvous.membership import Order
 from remuster.rendezvous.records import (
     Incarnation,
     Job,
+    Node,
     NodeId,
     Phase,
     Roster,
@@ -57,6 +60,7 @@ class Truth:
         self.world = world
         self.stats = world.stats
         self.job: Job | None = None
+        self.before: Job | None = None
         self.rosters: dict[int, Roster] = {}
         self.alive: dict[int, set[Rank]] = defaultdict(set)
         self.starts: dict[int, tuple[Any, ...]] = {}
@@ -70,7 +74,8 @@ class Truth:
         self.terms: tuple[tuple[str, str], ...] = ()  # of the present launch
         self.chronicle: list[str] = []  # every step of the job, for the stories
         self.joined_at: dict[int, float] = {}
-        self.formed_at = self.launched_at = 0.0
+        self.formed_at = self.launched_at = self.forming_at = 0.0
+        self.blamed_at: dict[tuple[str, int], float] = {}  # by (mark of the node, the round that it ended)
         self.blamed: dict[tuple[str, str], list[float]] = defaultdict(list)  # by (node, machine): rounds that it ended
         self.done: set[str] = set()
 
@@ -165,13 +170,18 @@ class Truth:
 
     def _job(self, new: Job, before: Tree, after: Tree) -> None:
         old, expect = self.job, self.expect
-        self.job = new
+        self.before, self.job = old, new
         self.chronicle.append(self._told(old, new, after))
         self.world.note("job", self.chronicle[-1], "")
         if old is None:
             expect((new.phase, new.round) == (F, 1), "2 rounds", f"the job begins as {new}")
             return
         n = new.round
+        for who in set(new.blamed) - set(old.blamed):
+            self.blamed_at[who] = self.world.now
+            self.stats["blamed"] += 1
+        if new.phase is F and old.phase is not F:
+            self.forming_at = self.world.now
         if new.launch != old.launch:
             self.launched_at = self.world.now
         expect(n >= old.round, "2 rounds", f"the round falls from {old.round} to {n}")
@@ -270,6 +280,12 @@ class Truth:
             flaps = self._comes_and_goes(cause.node, decode_node(kv.value).machine)
             expect(not flaps, rule, f"{what}, which comes and goes: {dict(self.blamed)}")
 
+    def _kept_out(self, name: str, node: Node) -> bool:
+        """Tell whether a node that is ready may be passed over: unfit, blamed, or standing aside."""
+        who, job = mark(NodeId(name), node.machine), self.before or self.job
+        assert job is not None
+        return bool(node.unfit) or who in job.aside or dict(job.blamed).get(who, 0) > node.checked
+
     def _steady(self, new: Job, roster: Roster, after: Tree) -> None:
         """Who comes and goes is a member only where there are too few others."""
         held = [m for m in roster.members if self._comes_and_goes(m.node, m.machine)]
@@ -280,6 +296,7 @@ class Truth:
         for kv in after.range(keys.nodes, keys.nodes + "\x7f").items:
             node = decode_node(kv.value)
             steady = not self._comes_and_goes(kv.key[len(keys.nodes) :], node.machine)
+            steady = steady and not self._kept_out(kv.key[len(keys.nodes) :], node)
             if steady and node.ready >= new.round and self.promised_at[node.inc] < known:
                 others.append(node)
         last = self.rosters.get(new.formed - 1)
@@ -289,6 +306,30 @@ class Truth:
         self.stats["comes and goes, and is needed"] += 1
         needed = len(others) < new.min_nodes or not alike or self.world.cfg.static or self.world.cfg.hold
         self.expect(needed, "14 newcomers", f"{held} come and go, and {others} were there for round {new.round}")
+
+    def _gate(self, old: Job, roster: Roster, after: Tree) -> None:
+        """Nobody who is blamed takes part before its check has ended, or its time is over; nor anybody who is unfit."""
+        keys, rule = self.world.cfg.keys, "17 gate"
+        paused = self.world.now - self.forming_at
+        self.expect(paused >= old.pause * (1 - 1e-3), rule, f"round {roster.round} closed {paused:.1f} s after S")
+        for m in roster.members:
+            kv = after.range(keys.node(m.node)).one()
+            if kv is None or kv.lease != m.inc:
+                continue  # it went in this moment
+            try:
+                record = decode_node(kv.value)
+            except BadRecord:
+                continue  # somebody else has written over it
+            self.expect(not record.unfit, rule, f"{m.node} runs in round {roster.round} and is unfit: {record.unfit}")
+            n = blamed_for(old, m.node, m.machine)
+            if n <= record.checked:
+                self.stats["runs after its check"] += n > 0
+                continue
+            known = max(self.joined_at[m.inc], self.blamed_at.get((mark(m.node, m.machine), n), 0.0))
+            waited = self.world.now - known
+            self.stats["runs unchecked when time is over"] += 1
+            limit = self.world.cfg.limits.check_s * (1 - 1e-3)
+            self.expect(waited >= limit, rule, f"{m.node} runs in round {roster.round}, {waited:.1f} s after its blame")
 
     def _in_order(self, roster: Roster) -> None:
         if self.world.cfg.limits.order is Order.HOSTNAME and not self.world.cfg.static:
@@ -312,11 +353,14 @@ class Truth:
     def _too_few(self, new: Job, after: Tree) -> None:
         """Nobody gives up for want of nodes while enough are ready, unless their slots do not fit the holes."""
         keys = self.world.cfg.keys
-        here = [decode_node(kv.value) for kv in after.range(keys.nodes, keys.nodes + "\x7f").items]
+        found = after.range(keys.nodes, keys.nodes + "\x7f").items
+        here = [decode_node(kv.value) for kv in found]
+        name_of = {node.inc: kv.key[len(keys.nodes) :] for node, kv in zip(here, found, strict=True)}
         known = self.world.now - 30.0  # what came later, a leader whose watch lags may not have seen
         if any(agent.seat and agent.laggy_until > known for agent in self.world.living()):
             return  # and one whose watch has lagged since then, nothing
         ready = [node for node in here if node.ready >= new.round and self.promised_at[node.inc] < known]
+        ready = [node for node in ready if not self._kept_out(name_of[node.inc], node)]
         last = self.rosters.get(new.formed)
         slots = {node.slots for node in ready} | {m.slots for m in (last.members if last else ())}
         fits = len(slots) == 1 or new.round == new.first
@@ -353,6 +397,7 @@ class Truth:
             self._in_places(roster)
         self._in_order(roster)
         self._steady(new, roster, after)
+        self._gate(old, roster, after)
         self.formed_at = self.world.now
         left = self._living()
         expect(not left, "1 one world", f"round {n} is formed while {left} live")

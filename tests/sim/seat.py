@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from remuster.rendezvous import leader_state, leader_words
+from remuster.rendezvous.gate import NOBODY, Blame
 from remuster.rendezvous.records import Memory, Outcome, ResumePoint
 from remuster.rendezvous.snapshot import Snapshot
 from remuster.rendezvous.store import Range
@@ -100,6 +101,7 @@ class Seat:
         """Charge each failed round, unless a node left or not all had started; stop when the budget is spent."""
         job, at = ask.job, self.agent.clock()
         kept = Charge(job.spent, job.charged, job.memory)
+        blame, pause = self._blame(ask)
         if job.notice:
             self.take(leader_words.Concluded(at, ask.round, False, kept, Outcome(75, "notice"), b"{}", ask.done))
             return
@@ -109,15 +111,24 @@ class Seat:
         if job.cause is not None and job.cause.kind == "admit":
             self.take(leader_words.Concluded(at, ask.round, True, kept, Outcome(0, ""), b"{}"))
             return
-        free = not ask.all_started or (job.cause is not None and job.cause.kind == "leave")
-        if free:
+        if not ask.all_started or (job.cause is not None and job.cause.kind == "leave"):
             charge = Charge(job.spent, job.charged, Memory(free=job.memory.free + 1))
-            self.take(leader_words.Concluded(at, ask.round, True, charge, Outcome(0, ""), b"{}"))
+            free = leader_words.Concluded(at, ask.round, True, charge, Outcome(0, ""), b"{}", blame=blame)
+            self.take(free)
             return
         retry = job.charged < self.world.cfg.budget
         spent = sum(n for _, n in job.spent) + 1
         charge = Charge((("unknown", spent),), job.charged + 1, Memory())
-        self.take(leader_words.Concluded(at, ask.round, retry, charge, Outcome(1, "budget spent"), b"{}"))
+        over = Outcome(1, "budget spent")
+        self.take(leader_words.Concluded(at, ask.round, retry, charge, over, b"{}", blame=blame, pause_s=pause))
+
+    def _blame(self, ask: leader_words.Conclude) -> tuple[Blame, int]:
+        """Lay some failures on the node that they came from."""
+        cfg, rng, cause = self.world.cfg, self.world.rng, ask.job.cause
+        if not cfg.blames or cause is None or cause.kind == "admit":
+            return NOBODY, 0
+        blame = Blame(cause.node, True, rng.random() < cfg.asides) if rng.random() < cfg.blames else NOBODY
+        return blame, rng.choice((0, 0, 1, 8))
 
     def _look(self, n: int) -> None:
         step = None if self.world.rng.random() < 0.05 else self.world.work.newest()[1]

@@ -48,6 +48,9 @@ class Config:
     limits: Limits
     patience_s: float = 90.0
     static: bool = False  # every node asks for its place
+    blames: float = 0.0  # share of failures that are laid on a node
+    asides: float = 0.4  # … of which, those whose node stands aside as well
+    check: str = ""  # how the check of a blamed node ends; '' = by chance
     hold: bool = False  # the first launch, and most later ones, are begun with --on-store-loss=hold
     timing: Timing = Timing(15, 3.0)
     keys: Keys = Keys("sim")
