@@ -23,7 +23,7 @@ def shipped() -> set[str]:
     """Every file that must be in the wheel, by its path there."""
     code = {f"remuster/{p.relative_to(ROOT)}" for room in ROOMS for p in (ROOT / room).rglob("*.py")}
     face = {f"remuster/{name}" for name in ("__init__.py", "__main__.py", "py.typed")}
-    return code | face | {"remuster/health/classes.csv"}
+    return code | face | {"remuster/health/classes.csv", "remuster/health/xids.csv"}
 
 
 @pytest.fixture(scope="module")
