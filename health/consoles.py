@@ -1,6 +1,6 @@
 """Who wrote a line of a console that several ranks share: read from the prefixes that launchers and shippers put. Pure.
 
-A file is looked at once, in a sample, to see whether it is such a console at all (``styles``); then each line is asked
+A file is looked at once, in a sample, to see whether it is such a console at all (``style``); then each line is asked
 (``Splitter``). Numbers before a colon, names before a bar are believed only where nearly every line has one.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 
@@ -30,7 +30,8 @@ _TOKEN = re.compile(
       | [([]?(?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL|FATAL)[)\]]?[\ :|-]{1,8}
       | \[[EWIF]\d{4}\ [^\]\n]{1,120}\]\ ? | \[[EWIF]\ [\w./-]{1,60}:\d{1,6}\]\ ?)
     | \[(?P<node>[\w.:-]{1,64})\ rank(?P<ours>\d{1,7})\]
-    | [\[(<]?(?:(?:[Gg]lobal[_\ ]?)?[Rr]ank|RANK)[\ :=_]{0,2}(?P<rank>\d{1,7})[\])>]?(?:/\d{1,7}[\])>]?)?(?:[:|\]\ ]{1,3}|$)
+    | (?:[\[(<](?:(?:[Gg]lobal[_\ ]?)?[Rr]ank|RANK)[\ :=_]{0,2}(?=\d{1,7}(?:/\d{1,7})?[\])>])
+        | (?:[Rr]ank|RANK)[\ _]?(?=\d{1,7}[:|]))(?P<rank>\d{1,7})(?:/\d{1,7})?[\])>:|]{1,2}\ ?
     | \[PG\ [^\]\n]{0,80}Rank\ (?P<group>\d{1,7})\]\ ?
     | \[\d{1,6},(?P<mpi>\d{1,7})\]<std(?:out|err)>:\ ?
     | \[[A-Za-z_][A-Za-z_-]{0,30}?(?P<role>\d{1,4})\]:\ ?
@@ -41,111 +42,142 @@ _TOKEN = re.compile(
     | (?P<host>[A-Za-z][\w.-]{0,60}\d):\ """,
     re.VERBOSE,
 )
-_SURE = frozenset({"ours", "rank", "group", "mpi", "role", "pod", "ray"})  # named as they are: two of them are enough
+_NODES = ("task", "bar", "host", "pod")  # names of nodes, or of ranks where each has one of its own
+_PROCESSES = ("ours", "mpi", "role", "ray")
+_RANKS = ("rank", "group")  # what a rank says of itself, on some of its lines
+_KINDS = (*_NODES, *_PROCESSES, *_RANKS)
+_SURE = frozenset({"pod", *_PROCESSES, *_RANKS})  # named as they are: two of them are enough
 _NEARLY_ALL = 0.6
-_DEPTH = 5
-MOST = 4096  # writers; what more there are stays with the launcher
+_DEPTH = 6
+MOST = 2048  # writers; what more there are stays with the launcher
 
 
-def styles(sample: Iterable[bytes]) -> frozenset[str]:
-    """Return the kinds of prefix by which the lines of this sample are to be split; none for one writer's file."""
-    lines = [line for line in sample if line.strip()]
-    seen: dict[str, Counter[bytes]] = {}
-    for line in lines:
-        for kind, word in _tokens(line):
+class Style(NamedTuple):
+    """How a console is to be split: by which prefixes, and whether by the rank that lines name as well."""
+
+    kinds: frozenset[str] = frozenset()
+    by_rank: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.kinds)
+
+
+def style(sample: Iterable[bytes]) -> Style:
+    """Return how the lines of this sample are to be split; an empty style for one writer's file."""
+    lines = [_tokens(line)[0] for line in sample if line.strip()]
+    seen: dict[str, Counter[str]] = {}
+    for tokens in lines:
+        for kind, word in tokens.items():
             seen.setdefault(kind, Counter())[word] += 1
-    chosen = {k for k, words in seen.items() if k in _SURE and len(words) > 1}
     share = _NEARLY_ALL * len(lines)
-    chosen |= {k for k, words in seen.items() if k not in _SURE and len(words) > 1 and sum(words.values()) >= share}
-    if not chosen & _SURE and chosen:
-        return frozenset(chosen)
-    # Ranks that are named in the text alone do not make a console of a file in which one rank names itself on each line.
-    return frozenset(chosen | ({"rank", "group"} & seen.keys() if chosen & {"rank", "group", "ours"} else set()))
+    kinds = {
+        kind
+        for kind, words in seen.items()
+        if len(words) > 1 and (kind in _SURE or sum(words.values()) >= share)
+    }
+    outer = kinds.difference(_RANKS)
+    if not outer:
+        return Style(frozenset(_RANKS if kinds else ()), bool(kinds))
+    inner: dict[tuple[str, ...], set[str]] = {}
+    for tokens in lines:
+        ranks = inner.setdefault(_outer(tokens, outer), set())
+        ranks.update(tokens[kind] for kind in _RANKS if kind in tokens)
+    return Style(frozenset({*outer, *_RANKS}), any(len(ranks) > 1 for key, ranks in inner.items() if any(key)))
 
 
 def only_rank(sample: Iterable[bytes]) -> int:
     """Return the rank that a file of one writer names itself, -1 when it names none or several."""
-    ranks = {int(word) for line in sample for kind, word in _tokens(line) if kind in ("ours", "rank", "group", "mpi")}
+    found = (_tokens(line)[0] for line in sample)
+    ranks = {int(tokens[kind]) for tokens in found for kind in (*_RANKS, "ours", "mpi") if kind in tokens}
     return ranks.pop() if len(ranks) == 1 else -1
 
 
-def _tokens(line: bytes) -> list[tuple[str, bytes]]:
-    """Return the prefixes at the start of a line: (kind, the word that tells writers apart)."""
-    found: list[tuple[str, bytes]] = []
-    at = 0
+def _tokens(line: bytes, wanted: frozenset[str] | None = None) -> tuple[dict[str, str], int]:
+    """Return the prefixes at the start of a line by kind, the first of each, and where the last outer one ends."""
+    found: dict[str, str] = {}
+    at = cut = 0
     for _ in range(_DEPTH):
         token = _TOKEN.match(line, at)
         if token is None or token.end() == at:
             break
         at = token.end()
-        for kind in ("ours", "rank", "group", "mpi", "role", "pod", "ray", "task", "bar", "host"):
-            word: bytes | None = token[kind]
-            if word is not None:
-                found.append((kind, word))
-    return found
+        kind = token.lastgroup or ""
+        kind = "ray" if kind == "ip" else kind
+        if kind == "skip" or (wanted is not None and kind not in wanted):
+            continue
+        found.setdefault(kind, token[kind].decode("ascii", "replace"))
+        for name in ("node", "ip"):
+            if token[name]:
+                found[name] = token[name].decode("ascii", "replace")
+        if kind not in _RANKS:
+            cut = at
+    return found, cut
+
+
+def _outer(tokens: Mapping[str, str], kinds: Iterable[str]) -> tuple[str, ...]:
+    return tuple(tokens.get(kind, "") for kind in sorted(kinds))
 
 
 class Splitter:
     """Says who wrote each line of one console, in their order; lines of a traceback stay with its first."""
 
-    def __init__(self, kinds: frozenset[str]) -> None:
-        self._kinds = kinds
-        self._names: dict[bytes, Writer] = {}  # of prefixes: the same few come again and again
-        self._processes: dict[tuple[str, bytes], int] = {}
+    def __init__(self, style: Style) -> None:
+        self._style = style
+        self._outer = style.kinds.difference(_RANKS)
+        self._writers: set[Writer] = set()
+        self._processes: dict[tuple[str, str], int] = {}
         self._last = LAUNCHER
         self._inside = False
+        self.ranks: dict[Writer, set[int]] = {}  # that writers named themselves, where they are told apart otherwise
 
-    def writer(self, line: bytes) -> Writer:
-        """Return who wrote this line."""
-        found = self._labelled(line)
+    def writer(self, line: bytes) -> tuple[Writer, bytes]:
+        """Return who wrote this line, and the line without the prefix that says so."""
+        found, cut = self._labelled(line)
         if found is not None:
             self._last, self._inside = found, False
-            return found
+            return found, line[cut:]
         if self._last is not LAUNCHER:
             if line.startswith((b"Traceback (most", b" ", b"\t")) and line.strip():
                 self._inside = True
-                return self._last
+                return self._last, line
             if self._inside:  # the line that names the exception ends it
                 self._inside = False
-                return self._last
+                return self._last, line
         self._last = LAUNCHER
-        return LAUNCHER
+        return LAUNCHER, line
 
-    def _labelled(self, line: bytes) -> Writer | None:
-        node, rank, local, task = "", -1, -1, -1
-        at = 0
-        for _ in range(_DEPTH):
-            token = _TOKEN.match(line, at)
-            if token is None or token.end() == at:
-                break
-            at = token.end()
-            kind = token.lastgroup or ""
-            if kind == "skip" or (kind if kind != "ip" else "ray") not in self._kinds:
-                continue
-            word: bytes = token["ray"] if kind == "ip" else token[kind]
-            if kind in ("rank", "group", "mpi", "ours"):
-                rank = int(word) if rank < 0 else rank
-                node = token["node"].decode("ascii", "replace") if kind == "ours" else node
-            elif kind == "role":
-                local = int(word)
-            elif kind == "task":
-                task = int(word)
-            elif kind in ("ray", "ip"):
-                node = (token["ip"] or b"").decode("ascii", "replace")
-                local = self._processes.setdefault((node, word), len(self._processes))
+    def _labelled(self, line: bytes) -> tuple[Writer | None, int]:
+        tokens, cut = _tokens(line, self._style.kinds)
+        named = next((int(tokens[kind]) for kind in _RANKS if kind in tokens), -1)
+        rank = next((int(tokens[kind]) for kind in ("ours", "mpi") if kind in tokens), -1)
+        node = tokens.get("node") or next((tokens[kind] for kind in ("pod", "bar", "host") if kind in tokens), "")
+        local = int(tokens.get("role", -1))
+        if "ray" in tokens:
+            node = tokens.get("ip", node)
+            local = self._processes.setdefault((node, tokens["ray"]), len(self._processes))
+        if "task" in tokens:
+            if local >= 0 or self._style.by_rank:
+                node = node or f"task{tokens['task']}"
             else:
-                node = word.decode("ascii", "replace")
-        if rank >= 0:
-            return self._kept(Writer(node, rank, -1))
-        if task >= 0:
-            return self._kept(Writer(f"task{task}", -1, local) if local >= 0 else Writer(node, task, -1))
-        return self._kept(Writer(node, -1, local)) if local >= 0 or node else None
+                rank = int(tokens["task"]) if rank < 0 else rank
+        if self._style.by_rank:
+            rank = named if rank < 0 else rank
+            if rank < 0 and local < 0:
+                return None, 0
+        elif rank < 0 and local < 0 and not node:
+            return None, 0
+        writer = Writer(node, rank, local if rank < 0 else -1)
+        if writer not in self._writers and len(self._writers) >= MOST:
+            return None, 0
+        self._writers.add(writer)
+        if named >= 0:
+            self.ranks.setdefault(writer, set()).add(named)
+        return writer, cut
 
-    def _kept(self, writer: Writer) -> Writer:
-        key = repr(writer).encode()
-        if key not in self._names and len(self._names) >= MOST:
-            return LAUNCHER
-        return self._names.setdefault(key, writer)
+    def named(self) -> dict[Writer, int]:
+        """Return the rank of each writer that named one, when no two of them claim the same."""
+        alone = {writer: next(iter(ranks)) for writer, ranks in self.ranks.items() if len(ranks) == 1}
+        return alone if len(set(alone.values())) == len(alone) else {}
 
 
 def kernel_like(lines: Sequence[bytes]) -> bool:

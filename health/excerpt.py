@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from .signatures import words
+from . import kernel, signatures
 from .tail import MAX_BYTES, MAX_LINES, split
 
 BEFORE, AFTER = 40, 16  # lines around a sign: a traceback stands before its exception
@@ -170,5 +170,5 @@ def _sign(plain: bytes, among: Iterable[bytes]) -> bytes:
 def _plain_words() -> tuple[bytes, ...]:
     # The longest first: a line that is kept for 'Error' alone is one of many.
     exceptions = (b"Error", b"Exception", b"Interrupt", b"Failure", b"OutOfMemory", HEADER)
-    found = {word.encode().translate(None, _DIGITS) for word in words()}.union(exceptions)
+    found = {word.encode().translate(None, _DIGITS) for word in (*signatures.words(), *kernel.words())}.union(exceptions)
     return tuple(sorted(found, key=lambda word: (-len(word), word)))

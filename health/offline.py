@@ -1,0 +1,297 @@
+"""A round put together from texts alone, for the verdict: whose end each text tells, and how each rank ended. Pure.
+
+``remuster explain`` reads files and hands over what it kept of them. Where nobody gave exit statuses they are taken from
+launchers' words, and else concluded: a rank whose text names a failure has failed; one that fell silent while others
+cried for it is the one that went; a text that names none is no failure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from . import exits, reported
+from .evidence import ErrorFile, Fact, NodeEvidence, RankExit, RoundEvidence
+from .layout import natural
+from .observed import KernelLine
+from .reading import Reading, Standing
+from .reading import read as read_end
+from .reported import Reported
+from .signatures import CRY
+from .verdict import READ_RANKS
+
+NOWHERE = "-"  # the node of files that name none
+MOST_GAPS = 4096  # ranks without a file, below one that has one
+LATE_S = 1e9
+NOBODY = -1  # the rank of lines that no rank is known to have written
+_FINISHED = re.compile(
+    r"(?i)\b(?:training|run|job|all)\b.{0,40}\b(?:finished|completed?|done)\b|^\W*(?:done|finished)\W*$|finished successfully"
+)
+
+
+class Said(NamedTuple):
+    """A line that was kept, and where it stands."""
+
+    file: str
+    number: int
+    text: str
+
+
+@dataclass(slots=True)
+class Part:
+    """What one writer left: a file, or its lines of a console. Numbers are -1 where nothing says them."""
+
+    file: str
+    node: str = ""
+    rank: int = -1
+    local: int = -1
+    lines: list[Said] = field(default_factory=list[Said])
+    error: ErrorFile | None = None
+    launcher: bool = False  # of a shared console: lines that no rank is known to have written
+
+
+@dataclass(slots=True)
+class End:
+    """One rank as put together. ``status`` None: nobody knows it. ``named``: its number was read, not counted."""
+
+    part: Part
+    node: str
+    rank: int
+    local: int
+    named: bool
+    status: int | None = None
+    told: bool = False  # the status was given, or said by a launcher
+    pid: int = 0
+    stopping: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A round for the verdict, and the ends that it was made from."""
+
+    evidence: RoundEvidence
+    ends: tuple[End, ...]
+    notes: tuple[str, ...]  # what was concluded, and what is lacking
+
+
+class Unfit(ValueError):
+    """The statuses do not fit the ranks; the message says how."""
+
+
+def numbered(parts: Sequence[Part]) -> list[End]:
+    """Give every writer its place in the job: by rank where that is known, else node by node, else in order of names."""
+    ranked = [part for part in parts if not part.launcher]
+    globals_ = [part for part in ranked if part.rank >= 0]
+    if len({part.rank for part in globals_}) < len(globals_):  # the same number on several nodes: it counts on each
+        for part in globals_:
+            part.local, part.rank = part.rank, -1
+    used = {part.rank for part in ranked if part.rank >= 0}
+    rest = [part for part in ranked if part.rank < 0]
+    rest.sort(key=lambda part: (natural(part.node), part.local, natural(part.file)))
+    free = (n for n in range(len(ranked) + max(used, default=0) + 1) if n not in used)
+    named = {part.local for part in rest} == {*range(len(rest))} or len({part.node for part in rest}) < len(rest)
+    ends: list[End] = []
+    for part in ranked:
+        if part.rank >= 0:
+            ends.append(End(part, part.node or NOWHERE, part.rank, max(part.local, 0), True))
+    for part in rest:
+        sure = part.local >= 0 and named
+        ends.append(End(part, part.node or NOWHERE, next(free), max(part.local, 0), sure))
+    ends.sort(key=lambda end: end.rank)
+    ends += [End(part, part.node or NOWHERE, NOBODY, -1, False) for part in parts if part.launcher]
+    return ends
+
+
+def assembled(
+    ends: Sequence[End],
+    statuses: Sequence[int],
+    said: Reported,
+    kernel: Sequence[tuple[str, str]],
+    more: Mapping[str, Sequence[Fact]],
+) -> Case:
+    """Return the round. ``kernel``: (node or '', line); ``more``: facts by node, '' where none is named."""
+    notes: list[str] = []
+    ranks = [end for end in ends if end.rank != NOBODY]
+    _tell_pids(ranks, said)
+    if len(statuses) > 1 or (statuses and not set(said.statuses) & {end.rank for end in ranks}):
+        _given(ranks, statuses)
+    else:  # one status is that of the launcher, who knows more of its ranks
+        _told(ranks, said)
+    _stopped(ranks, said)
+    if any(end.status is None for end in ranks):
+        notes += _concluded(ends, bool(kernel) or any(more.values()))
+    launcher = [end for end in ends if end.rank == NOBODY]
+    for end in launcher:  # its words count where they name something
+        bad = any(one.status for one in ranks) or not ranks
+        end.status = 1 if bad and read_end(end.node, fact(end, 0.0)._replace(status=1)).weight else 0
+    counted = [end for end in ends if end.rank != NOBODY or end.status]
+    nodes: dict[str, list[Fact]] = {end.node: [] for end in counted}
+    for at, end in enumerate(_ordered(counted)):
+        nodes[end.node].append(fact(end, float(at)))
+    _fill_gaps(ranks, nodes)
+    for where, facts in (*((node, [KernelLine(0.0, text)]) for node, text in kernel), *more.items()):
+        nodes.setdefault(_home(where, nodes), []).extend(facts)
+    members = _members(ranks)
+    evidence = tuple(NodeEvidence(node, tuple(facts)) for node, facts in nodes.items())
+    return Case(RoundEvidence(0, evidence, tuple(members)), tuple(ends), tuple(notes))
+
+
+def fact(end: End, at_s: float) -> RankExit:
+    """Return the end of a rank as the agent would have told it."""
+    tail = tuple(line.text for line in end.part.lines)
+    return RankExit(end.rank, end.local, end.pid, end.status or 0, at_s, end.stopping, end.part.error, tail)
+
+
+def _members(ranks: Sequence[End]) -> list[tuple[str, int]]:
+    """Return (node, slots) so that every rank found is counted at its number: those between are of the node before."""
+    members: list[tuple[str, int]] = []
+    for i, end in enumerate(ranks):
+        after = ranks[i + 1].rank if i + 1 < len(ranks) else end.rank + 1
+        slots = after - (end.rank if i else 0)
+        if members and members[-1][0] == end.node:
+            slots += members.pop()[1]
+        members.append((end.node, slots))
+    return members
+
+
+def _fill_gaps(ranks: Sequence[End], nodes: Mapping[str, list[Fact]]) -> None:
+    """A rank of which there is no file is no silent rank: let it have ended well, after all others."""
+    here = {end.rank for end in ranks}
+    for rank in range(min(max(here, default=0), MOST_GAPS)):
+        if rank not in here:
+            nodes[ranks[0].node].append(RankExit(rank, -1, 0, 0, LATE_S))
+
+
+def _tell_pids(ranks: Sequence[End], said: Reported) -> None:
+    for end in ranks:
+        end.pid = end.pid or said.pids.get(end.rank, 0)
+
+
+def _given(ranks: Sequence[End], statuses: Sequence[int]) -> None:
+    if len(statuses) not in (1, len(ranks)):
+        names = ", ".join(str(end.rank) for end in ranks[:8]) + (", …" if len(ranks) > 8 else "")
+        raise Unfit(f"--exit has {len(statuses)} statuses, but {len(ranks)} ranks were found ({names}); give one, or one each")
+    for i, end in enumerate(ranks):
+        end.status, end.told = statuses[i if len(statuses) > 1 else 0], True
+
+
+def _told(ranks: Sequence[End], said: Reported) -> None:
+    """Take the statuses that launchers named: by rank, by local rank of one node, by srun's task."""
+    one_node = len({end.node for end in ranks}) == 1
+    tasks = said.tasks if set(said.tasks) <= {end.rank for end in ranks} and len(ranks) > 1 else {}
+    for end in ranks:
+        of_node = said.locals.get(end.local) if one_node else None
+        end.status = said.statuses.get(end.rank, of_node if of_node is not None else tasks.get(end.rank))
+        end.told = end.status is not None
+
+
+def _stopped(ranks: Sequence[End], said: Reported) -> None:
+    """Mark ranks that a launcher ended because of another: SIGTERM, where another rank failed by itself."""
+    failed = any(end.status not in (None, 0) and exits.signal_of(end.status or 0) != 15 for end in ranks)
+    for end in ranks:
+        terminated = end.status is not None and exits.signal_of(end.status) == 15
+        end.stopping = (terminated and failed) or (end.pid in said.stopped and end.pid > 0)
+
+
+def _concluded(ends: Sequence[End], other: bool) -> list[str]:
+    """Conclude the statuses that nobody gave; return what was concluded, in words."""
+    ranks = [end for end in ends if end.rank != NOBODY]
+    unknown = [end for end in ranks if end.status is None]
+    if not unknown:
+        return []
+    read = {id(end): read_end(end.node, fact(end, 0.0)._replace(status=1)) for end in ends}
+    failing = [end for end in unknown if _failed(read[id(end)], end.part.lines)]
+    launcher = any(read[id(end)].weight and read[id(end)].standing < Standing.CRIED for end in ends if end.rank == NOBODY)
+    known_bad = any(end.status for end in ranks)
+    for end in failing:
+        end.status = 1
+    silent = [end for end in unknown if end.status is None]
+    if not failing and not known_bad and not launcher and not other:
+        for end in silent:
+            end.status = 0
+        return ["no exit status is known (--exit gives them), and no text names a failure"]
+    standings = [read[id(end)].standing for end in failing]
+    cries_alone = bool(failing) and not launcher and not known_bad and min(standings) == Standing.CRIED
+    finished = [end for end in silent if end.part.lines and _FINISHED.search(end.part.lines[-1].text)]
+    for end in silent:
+        if end in finished:
+            end.status = 0
+        elif (cries_alone or (other and not failing)) and len(silent) == 1:
+            end.status = 1  # what the others cried for
+        else:
+            end.status, end.stopping = -15, True  # as launchers end the ranks that are left
+    some = "of some ranks no" if len(unknown) < len(ranks) else "no"
+    return [f"{some} exit status is known (--exit gives them): concluded from the texts"]
+
+
+def _failed(reading: Reading, lines: Sequence[Said]) -> bool:
+    """Whether a text tells of a failure of its rank, when its status is not known."""
+    if not reading.weight:
+        return False
+    places = [i for i, line in enumerate(lines) if line.text.strip() == reading.line]
+    after = [line.text for line in lines[places[-1] + 1 :]] if places else []
+    if any(_FINISHED.search(text) for text in after):
+        return False
+    return reading.standing is not Standing.CRIED or reading.weight > CRY or not after or bool(reading.exception)
+
+
+def _ordered(ends: Sequence[End]) -> list[End]:
+    """Order ends for the verdict, which takes them in order of arrival and reads the first few hundred.
+
+    Error files have the time of each; on one console the order of the telling lines is that of the failures; what no
+    rank is known to have written comes last.
+    """
+    files = {end.part.file for end in ends}
+    stamps = [end.part.error.timestamp for end in ends if end.part.error and end.part.error.timestamp]
+    late = max(stamps, default=0) + 1
+    weighed = len(ends) > READ_RANKS
+
+    def key(end: End) -> tuple[object, ...]:
+        reading = read_end(end.node, fact(end, 0.0)) if weighed or len(files) == 1 else None
+        error = end.part.error
+        stamp = error.timestamp if error and error.timestamp else late
+        line = _number(end, reading) if reading and len(files) == 1 else 0
+        return (end.rank == NOBODY, reading.standing if reading and weighed else 0, stamp, line, end.rank)
+
+    return sorted(ends, key=key)
+
+
+def _number(end: End, reading: Reading) -> int:
+    return next((line.number for line in reversed(end.part.lines) if line.text.strip() == reading.line), 1 << 60)
+
+
+def _home(where: str, nodes: Iterable[str]) -> str:
+    """Return the node that a kernel log is of: the one named, the only one there is, or one of its own."""
+    known = list(nodes)
+    if where in known:
+        return where
+    return known[0] if len(known) == 1 else where or NOWHERE
+
+
+def place(end: End, text: str) -> Said | None:
+    """Return the last kept line of this end that reads as ``text``, as the verdict showed it."""
+    wanted = text.strip()
+    return next((line for line in reversed(end.part.lines) if line.text.strip() == wanted), None) if wanted else None
+
+
+def with_reports(parts: list[Part]) -> tuple[list[Part], Reported]:
+    """Read what launchers said, and set their consoles apart from the ranks' outputs.
+
+    A console that names no writers of its lines, but has a launcher's report at its end, tells of the ranks of that
+    report; its text is that of the one that the report calls the first to fail.
+    """
+    lines = [line.text for part in parts if part.launcher for line in part.lines]
+    unnamed = [part for part in parts if not part.launcher and part.rank < 0 and part.local < 0]
+    consoles = [part for part in unnamed if reported.read(line.text for line in part.lines)]
+    lines += [line.text for part in consoles or unnamed for line in part.lines]
+    said = reported.read(lines)
+    if len(consoles) == 1 and len(parts) == 1 and said.statuses:
+        (console,) = parts
+        root = said.root if said.root in said.statuses else min(said.statuses)
+        others = [Part(console.file, rank=rank) for rank in said.statuses if rank != root]
+        return [replace(console, rank=root), *others], said
+    if consoles and len(consoles) < len([part for part in parts if not part.launcher]):
+        parts = [replace(part, launcher=True) if part in consoles else part for part in parts]
+    return parts, said

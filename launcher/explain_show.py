@@ -1,0 +1,223 @@
+"""How ``remuster explain`` tells a verdict: words for people, verdict first, and one JSON object for programs. Pure.
+
+What nobody knew is not said: no exit status that was concluded, no node of files that name none, no rank of a single
+file that names none.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+
+from ..health import exits, policy, words
+from ..health.classes import find
+from ..health.offline import NOBODY, NOWHERE, Case, End, Said, fact, place
+from ..health.reading import Standing, read
+from ..health.suspicion import suspicion
+from ..health.verdict import Verdict
+
+WIDTH = 110
+OTHERS = 6  # ranks beside the root that are shown
+LABEL = 11
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A verdict on texts, and what it was made from."""
+
+    verdict: Verdict
+    case: Case
+    notes: tuple[str, ...]
+
+    @property
+    def root(self) -> End | None:
+        """The end that the verdict names."""
+        v = self.verdict
+        return next((end for end in self.case.ends if (end.rank, end.node) == (v.rank, v.node)), None)
+
+    @property
+    def known(self) -> bool:
+        """Whether the exit status of the root was given, or said by a launcher; of every rank where there is no root."""
+        root = self.root
+        return root.told if root else all(end.told for end in self.case.ends if end.rank != NOBODY)
+
+    @property
+    def where(self) -> Said | None:
+        """The deciding line, where it stands."""
+        root = self.root
+        return place(root, self.verdict.line) if root else None
+
+
+def plain(found: Explanation, with_policy: bool) -> dict[str, object]:
+    """Return the explanation as a JSON value."""
+    verdict, root, where = found.verdict, found.root, found.where
+    cls = find(verdict.cls)
+    body: dict[str, object] = {
+        "class": verdict.cls,
+        "family": verdict.family,
+        "retryable": cls.retryable.startswith("yes") and cls.name == verdict.cls,
+        "node_fault": verdict.node_fault,
+        "root_rank": root.rank if root and root.named and root.rank != NOBODY else None,
+        "root_node": verdict.node if verdict.node not in ("", NOWHERE) else None,
+        "root_file": (where.file if where else root.part.file) if root else None,
+        "line": verdict.line or None,
+        "line_number": where.number or None if where else None,
+        "confidence": _confidence(found),
+        "sentence": _sentence(found),
+        "evidence": _evidence(found),
+        "exception": verdict.exception or None,
+        "exit_status": root.status if root and found.known else None,
+        "fingerprint": verdict.fingerprint,
+        "victims": [{"rank": rank, "node": _node(node)} for node, rank, _ in verdict.victims if rank != NOBODY],
+        "used": [_without(text) for text in verdict.used],
+        "unused": [_without(text) for text in verdict.unused],
+        "lacking": [*found.case.notes, *found.notes],
+        "advice": words.advice(verdict.cls) or None,
+        "ranks": len([end for end in found.case.ends if end.rank != NOBODY]),
+    }
+    if with_policy:
+        body["policy"] = _policy(found)
+    return body
+
+
+def words_of(found: Explanation, with_policy: bool) -> str:
+    """Return the explanation for people: the verdict, what to do, the evidence, what is lacking."""
+    verdict = found.verdict
+    lines = _wrapped("", _sentence(found))
+    cls = find(verdict.cls)
+    retry = "worth a retry" if cls.retryable.startswith("yes") else "a retry gives the same"
+    fault = "; the fault is the node" if verdict.node_fault else ""
+    about = f"{verdict.cls} (family {verdict.family})"
+    lines += _wrapped("Class", about if verdict.cls == "success" else f"{about}; {retry}{fault}")
+    lines += _wrapped("Confidence", _confidence(found))
+    if advice := words.advice(verdict.cls):
+        lines += _wrapped("Next", advice)
+    if with_policy:
+        told = _policy(found)
+        lines += _wrapped("Policy", f"{told['decision']}: {told['reason']}; node: {told['node_action']}; "
+                          f"exit code of the command: {told['exit_code']}")  # fmt: skip
+    evidence = _evidence(found)
+    lines += ["", "Evidence:"] if evidence else []
+    for item in evidence:
+        at = item["file"]
+        number = item["line_number"]
+        head = f"{at}:{number}" if number else f"{at}"
+        who = f"rank {item['rank']}" if item["rank"] is not None else ""
+        lines.append(_fit("  " + "  ".join(part for part in (head, who, str(item["role"])) if part)))
+        if item["text"]:
+            lines.append(_fit(f"      {item['text']}"))
+    lacking = [*found.case.notes, *found.notes]
+    lines += ["", "Lacking:"] if lacking else []
+    for note in lacking:
+        lines += textwrap.wrap(_visible(note), WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+    return "\n".join(lines)
+
+
+def _sentence(found: Explanation) -> str:
+    """The verdict's sentence, without what was only put in for the sake of judging."""
+    text, root = found.verdict.sentence, found.root
+    if root is not None:
+        who = f"rank {root.rank} on {root.node}"
+        said = f"{who} ended with {exits.words(root.status or 0)}"
+        if root.rank == NOBODY:
+            text = text.replace(said, "a line that no rank is known to have written").replace(who, "the launcher")
+        elif not found.known:
+            text = text.replace(said, f"{who} failed")
+        if not root.named and root.rank != NOBODY:
+            name = "the program" if len(found.case.ends) == 1 else root.part.file
+            text = text.replace(who, name)
+    if found.verdict.cls == "success" and not found.known:
+        text = "nothing in the text says that it failed"
+    return _visible(_without(text))
+
+
+def _without(text: str) -> str:
+    """Take out the name of no node."""
+    return text.replace(f" on {NOWHERE}:", ":").replace(f" on {NOWHERE} ", " ").removeprefix(f"{NOWHERE}: ")
+
+
+def _node(node: str) -> str | None:
+    return node if node not in ("", NOWHERE) else None
+
+
+def _confidence(found: Explanation) -> str:
+    verdict = found.verdict
+    if verdict.cls in ("exit_unknown", "killed_unknown") or (verdict.cls == "success" and not found.known):
+        return "low"
+    if not verdict.line or find(verdict.cls).family in ("hang", "network", "rendezvous"):
+        return "medium"
+    return "high"
+
+
+def _evidence(found: Explanation) -> list[dict[str, object]]:
+    """Return the lines that speak: the root's first, then one of each other rank that failed."""
+    root, where = found.root, found.where
+    items: list[dict[str, object]] = []
+    if root is not None:
+        line = where or _last(root)
+        text = found.verdict.line or (line.text if line else "")
+        role = "root cause" if where else "root; its last line" if line else "root; it wrote nothing"
+        if found.verdict.cls == "success":
+            role = "its last line"
+        items.append(_item(root, line, text, role))
+    others = [end for end in found.case.ends if end is not root and end.status]
+    for end in others[:OTHERS]:
+        reading = read(end.node, fact(end, 0.0))
+        line = place(end, reading.line)
+        if reading.standing < Standing.INNOCENT and line is not None:
+            role = "victim" if reading.standing > Standing.EXPLICIT else "also"
+            items.append(_item(end, line, line.text, f"{role}: {reading.cls}"))
+    if len(others) > OTHERS:
+        items.append({"file": f"and {len(others) - OTHERS} more ranks", "line_number": None, "rank": None, "node": None,
+                      "role": "", "text": ""})  # fmt: skip
+    return items
+
+
+def _item(end: End, line: Said | None, text: str, role: str) -> dict[str, object]:
+    rank = end.rank if end.named and end.rank != NOBODY else None
+    return {
+        "file": line.file if line else end.part.file,
+        "line_number": (line.number or None) if line else None,
+        "rank": rank,
+        "node": _node(end.node),
+        "role": role,
+        "text": text.strip(),
+    }
+
+
+def _last(end: End) -> Said | None:
+    return end.part.lines[-1] if end.part.lines else None
+
+
+def _policy(found: Explanation) -> dict[str, object]:
+    """What a job with remuster's default budget, and nothing spent of it, would do."""
+    verdict = found.verdict
+    answer = policy.respond(verdict, policy.Memory(), policy.Limits(None), policy.Facts())
+    suspect = suspicion(verdict)
+    node = "none" if suspect is None else "quarantine" if suspect else "quarantine when it happens again there"
+    return {
+        "retry": answer.retry,
+        "decision": "retry" if answer.retry else "stop",
+        "reason": answer.reason,
+        "charged_to": answer.charge or None,
+        "node_action": node,
+        "exit_code": answer.exit_code,
+        "default_action": find(verdict.cls).action,
+    }
+
+
+def _wrapped(label: str, text: str) -> list[str]:
+    head = f"{label:<{LABEL}}: " if label else ""
+    return textwrap.wrap(
+        _visible(text), WIDTH, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False
+    ) or [head]
+
+
+def _fit(line: str) -> str:
+    line = _visible(line)
+    return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
+
+
+def _visible(text: str) -> str:
+    """Return text of strangers that cannot move a cursor."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" if c not in "\t\n" else " " for c in text)
