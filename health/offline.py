@@ -172,7 +172,8 @@ def _tell_pids(ranks: Sequence[End], said: Reported) -> None:
 def _given(ranks: Sequence[End], statuses: Sequence[int]) -> None:
     if len(statuses) not in (1, len(ranks)):
         names = ", ".join(str(end.rank) for end in ranks[:8]) + (", …" if len(ranks) > 8 else "")
-        raise Unfit(f"--exit has {len(statuses)} statuses, but {len(ranks)} ranks were found ({names}); give one, or one each")
+        found = f"{len(ranks)} ranks were found ({names})" if len(ranks) > 1 else "one rank was found"
+        raise Unfit(f"--exit has {len(statuses)} statuses, but {found}; give one, or one for each")
     for i, end in enumerate(ranks):
         end.status, end.told = statuses[i if len(statuses) > 1 else 0], True
 

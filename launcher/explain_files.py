@@ -49,7 +49,8 @@ class Texts:
 
 def walk(path: Path, notes: list[str]) -> Iterator[str]:
     """Yield the regular files below a directory, relative to it; links are followed, but in no circle."""
-    seen: set[tuple[int, int]] = set()
+    here = path.stat()
+    seen = {(here.st_dev, here.st_ino)}
     stack = [("", 0)]
     count = 0
     while stack:

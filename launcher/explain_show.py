@@ -85,10 +85,10 @@ def words_of(found: Explanation, with_policy: bool) -> str:
     verdict = found.verdict
     lines = _wrapped("", _sentence(found))
     cls = find(verdict.cls)
-    retry = "worth a retry" if cls.retryable.startswith("yes") else "a retry gives the same"
-    fault = "; the fault is the node" if verdict.node_fault else ""
     about = f"{verdict.cls} (family {verdict.family})"
-    lines += _wrapped("Class", about if verdict.cls == "success" else f"{about}; {retry}{fault}")
+    about += "; the fault is the node" if verdict.node_fault else ""
+    about += f"; {cls.action}" if cls.name == verdict.cls != "success" else ""
+    lines += _wrapped("Class", about)
     lines += _wrapped("Confidence", _confidence(found))
     if advice := words.advice(verdict.cls):
         lines += _wrapped("Next", advice)
