@@ -220,10 +220,13 @@ def _verdict(made: Judgement) -> dict[str, object]:
         "sentence": v.sentence,
         "line": v.line,
         "node_fault": v.node_fault,
+        "gpu": v.gpu,
+        "confidence": v.confidence,
         "fingerprint": v.fingerprint,
         "victims": [{"node": node, "rank": rank, "status": status} for node, rank, status in v.victims],
-        "used": list(v.used),
+        "evidence": [proof._asdict() for proof in v.evidence],
         "unused": list(v.unused),
+        "lacked": list(v.lacked),
     }
 
 

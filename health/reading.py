@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
@@ -22,15 +23,17 @@ class Standing(IntEnum):
     """How strongly an end speaks for being the cause; the lowest of a round is its root."""
 
     SCHEDULER = 0  # the scheduler said so
-    EXPLICIT = 1  # the program, or its libraries, named a cause of its own
-    NODE = 2  # a node is gone, fenced, or could not do its part
-    CRASHED = 3  # ended by a signal of its own making, or killed
-    NETWORK = 4  # named a network or a store, which may only mirror somebody's end
-    BARE = 5  # ended with a status and no words
-    DISTURBED = 6  # named a cause while it was being stopped
-    WAITED = 7  # waited in vain for somebody
-    CRIED = 8  # cried about somebody else's end
-    INNOCENT = 9  # ended well, or only because we stopped it
+    DEVICE = 1  # the kernel or a driver saw hardware fail near the first end
+    EXPLICIT = 2  # the program, or its libraries, named a cause of its own
+    NODE = 3  # a node is gone, fenced, or could not do its part
+    CRASHED = 4  # ended by a signal of its own making, or killed
+    NETWORK = 5  # named a network or a store, which may only mirror somebody's end
+    HINT = 6  # a device or file system of the node failed, and no rank says that it minded
+    BARE = 7  # ended with a status and no words
+    DISTURBED = 8  # named a cause while it was being stopped
+    WAITED = 9  # waited in vain for somebody
+    CRIED = 10  # cried about somebody else's end
+    INNOCENT = 11  # ended well, or only because we stopped it
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ def read(node: str, end: RankExit) -> Reading:
         return Reading(node, end, "success", Standing.INNOCENT)
     lines = [*end.tail, *_error_lines(end)]
     hits = match(lines)
-    best = _best([hit for hit in hits if not _handled(hit, lines)])
+    best = _best([hit for hit in hits if not went_on(lines, hit.index)])
     bare = replace(_bare(node, end, _inner_status(end, lines)), crumb=lines[-1] if lines else "")
     if best is None:
         return bare
@@ -104,9 +107,9 @@ def _error_lines(end: RankExit) -> list[str]:
     return (end.error.traceback or end.error.message).split("\n")
 
 
-def _handled(hit: Hit, lines: list[str]) -> bool:
-    """Training went on after it: two lines of progress or more."""
-    later = (line for line in lines[hit.index + 1 :] if _PROGRESS.search(line) and "|" not in line)
+def went_on(lines: Sequence[str], index: int) -> bool:
+    """Return whether training went on after that line: two lines of progress or more."""
+    later = (line for line in lines[index + 1 :] if _PROGRESS.search(line) and "|" not in line)
     return next(later, None) is not None and next(later, None) is not None
 
 

@@ -1,38 +1,62 @@
 """Who was waited for, when ranks only report that their wait ran out. Pure; called by the verdict.
 
-In order: the ranks that the others name; the one with the lowest sequence number (or of those equal, the one that has
-enqueued least); the only rank that neither waited nor failed. With more than one left, nobody is blamed.
+In order: the ranks that the others name; the one that had enqueued or completed least, as torch's flight recorder left
+it; the one with the lowest sequence number in its last lines (or of those equal, that has enqueued least); the one
+whose process does not run; the one whose stack is elsewhere; the one that is silent for longest; the only rank that
+neither waited nor failed. With more than one left, nobody is blamed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
+from .causes import GUESS, LIKELY
+from .compare import silent, suspect
 from .evidence import RoundEvidence
 from .reading import Reading, Standing, Wait
 
 
-def laggard(evidence: RoundEvidence, readings: list[Reading]) -> tuple[str, int, str, Reading | None] | None:
-    """Return (node, rank, why, its reading) of the rank that the others waited for, None when it cannot be known."""
+class Laggard(NamedTuple):
+    """The rank that the others waited for; ``source`` is what it is known by, ``reading`` its own end, if any."""
+
+    node: str
+    rank: int
+    why: str
+    source: str
+    confidence: str
+    reading: Reading | None
+
+
+def laggard(evidence: RoundEvidence, readings: list[Reading]) -> Laggard | None:
+    """Return the rank that the others waited for, None when it cannot be known."""
     waiting = [r for r in readings if r.standing is Standing.WAITED]
     by_rank = {r.exit.rank: r for r in readings}
     home = dict(_ranks(evidence))
+
+    def named(rank: int, why: str, source: str, confidence: str = LIKELY) -> Laggard:
+        r = by_rank.get(rank)
+        return Laggard(r.node if r else home.get(rank, "?"), rank, why, source, confidence, r)
+
     accused = {rank for r in waiting for rank in r.suspects}
     if len(accused) == 1:
-        rank = accused.pop()
-        return home.get(rank, "?"), rank, "the others named it in monitoredBarrier", by_rank.get(rank)
+        return named(accused.pop(), "the others named it in monitoredBarrier", "last lines")
     behind = _behind([(r, r.wait) for r in waiting if r.wait is not None])
+    found = suspect(evidence, home)
+    if found is not None and (behind is None or found.source == "flight recorder"):
+        return named(*found)
     if behind is not None:
         r, wait = behind
         why = f"it was at {wait.operation} number {wait.sequence} when its wait ran out, the others were further"
-        return r.node, r.exit.rank, why, r
+        return named(r.exit.rank, why, "last lines")
+    if (found := silent(evidence)) is not None:
+        return named(*found)
     spoken = {r.exit.rank for r in waiting} | {r.exit.rank for r in readings if r.standing is Standing.CRIED}
     spoken |= {r.exit.rank for r in readings if r.exit.status == 0}
-    silent = [rank for rank in home if rank not in spoken]
-    if len(silent) == 1:
-        rank = silent[0]
+    left = [rank for rank in home if rank not in spoken]
+    if waiting and len(left) == 1:
         why = "the others waited for it until their time ran out; it said nothing"
-        return home[rank], rank, why, by_rank.get(rank)
+        return named(left[0], why, "silence", GUESS)
     return None
 
 

@@ -1,7 +1,6 @@
-"""The labelled logs: the class of the root, from exit status and last lines alone.
+"""The labelled logs: the class of the root from exit status, last lines, and what of a kernel log is among them.
 
-The originals also hold kernel logs; those whose cause stands only there are not among these, and three where the text
-alone says less than the label are named below with the reason.
+Ten of the files are, or hold, lines of a kernel log; one directory has a kernel log and process ids of its own.
 """
 
 from __future__ import annotations
@@ -13,22 +12,13 @@ import pytest
 
 from remuster.health.classes import find
 from remuster.health.evidence import NodeEvidence, RankExit, RoundEvidence
+from remuster.health.observed import KernelLine
 from remuster.health.tail import last_lines
 from remuster.health.verdict import Verdict, judge
 
 LOGS = Path(__file__).with_name("logs")
 with (LOGS / "labels.csv").open() as labels:
     CASES = list(csv.DictReader(labels))
-
-# file: (class from text alone, why the label says more)
-BEYOND_TEXT = {
-    "20-xid74-nvlink.log": ("gpu_app_fault", "the NVLink error stands in a kernel line (Xid 74)"),
-    "65-ecc-contained.log": ("gpu_ecc", "that the error was contained stands in a kernel line (Xid 94)"),
-    "m02-host-oom-rank0/": (
-        "killed_unknown",
-        "the out-of-memory killer speaks only in the kernel log; the rank is right",
-    ),
-}
 
 PREFIXES = {
     "plain": "",
@@ -43,6 +33,13 @@ PREFIXES = {
 }
 
 
+# What a log that is all kernel lines may be, and what its exit status is not: nobody can tell by the status.
+KERNEL_ONLY = (
+    "13-host-oom-dmesg.log", "17-xid79-dmesg.log", "18-xid31-dmesg.log", "19-xid48-63-dmesg.log", "21-xid119-gsp.log",
+    "50-mce.log", "53-nvswitch-sxid.log", "81-xid120-154-reset.log",
+)  # fmt: skip
+
+
 def ends(case: dict[str, str], prefix: str = "", ending: str = "\n") -> tuple[RankExit, ...]:
     path, statuses = LOGS / case["file"], [int(status) for status in case["exit"].split(",")]
     files = [path / f"rank{i}.log" for i in range(len(statuses))] if path.is_dir() else [path]
@@ -50,45 +47,64 @@ def ends(case: dict[str, str], prefix: str = "", ending: str = "\n") -> tuple[Ra
     for file in files:
         lines = file.read_bytes().decode("utf-8", "replace").removesuffix("\n").split("\n")
         tails.append(last_lines("".join(prefix + line + ending for line in lines).encode()))
-    return tuple(RankExit(i, i, 100 + i, s, float(i), tail=tails[i]) for i, s in enumerate(statuses))
+    pids = path / "pids.txt"
+    known = dict(line.split() for line in pids.read_text().splitlines()) if pids.exists() else {}
+    return tuple(
+        RankExit(i, i, int(known.get(f"rank{i}", 100 + i)), status, float(i), tail=tails[i])
+        for i, status in enumerate(statuses)
+    )
 
 
-def verdict_on(exits: tuple[RankExit, ...]) -> Verdict:
-    return judge(RoundEvidence(3, (NodeEvidence("node-a", exits, 7),), (("node-a", len(exits)),)))
+def kernel(case: dict[str, str]) -> tuple[KernelLine, ...]:
+    log = LOGS / case["file"] / "dmesg.log"
+    return tuple(KernelLine(0.0, line) for line in log.read_text().splitlines()) if log.exists() else ()
 
 
-def expected(case: dict[str, str]) -> str:
-    return BEYOND_TEXT.get(case["file"], (case["root_cause_class"], ""))[0]
+def verdict_on(exits: tuple[RankExit, ...], lines: tuple[KernelLine, ...] = ()) -> Verdict:
+    return judge(RoundEvidence(3, (NodeEvidence("node-a", (*exits, *lines), 7),), (("node-a", len(exits)),)))
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["file"] for case in CASES])
 def test_the_root_class_is_the_label(case: dict[str, str]) -> None:
-    verdict = verdict_on(ends(case))
-    assert verdict.cls == expected(case), verdict.sentence
+    verdict = verdict_on(ends(case), kernel(case))
+    assert verdict.cls == case["root_cause_class"], verdict.sentence
     if case["root_rank"]:
         assert verdict.rank == int(case["root_rank"])
-    if case["file"] not in BEYOND_TEXT:
-        assert case["retryable"] in find(verdict.cls).retryable.split("/")
-        assert case["node_fault"] in find(verdict.cls).node_fault.split("/")
+    assert case["retryable"] in find(verdict.cls).retryable.split("/")
+    assert case["node_fault"] in find(verdict.cls).node_fault.split("/")
 
 
-def test_accuracy_over_all_labels(capsys: pytest.CaptureFixture[str]) -> None:
-    right = [case["file"] for case in CASES if verdict_on(ends(case)).cls == case["root_cause_class"]]
+@pytest.mark.parametrize("file", KERNEL_ONLY)
+def test_a_kernel_log_as_a_file_of_its_own_says_the_same(file: str) -> None:
+    """The rank wrote nothing: with its status and the node's kernel log the answer is that of both in one file."""
+    case = next(case for case in CASES if case["file"] == file)
+    (end,) = ends(case)
+    lines = tuple(KernelLine(0.0, line) for line in (LOGS / file).read_text().splitlines())
+    verdict = verdict_on((end._replace(tail=()),), lines)
+    assert verdict.cls == case["root_cause_class"]
+    assert ("kernel log", "node-a") in {(proof.source, proof.where) for proof in verdict.evidence}
+    alone = verdict_on((), lines)  # nor is a status needed, but for a bus error or a kill that it explains
+    assert alone.cls == case["root_cause_class"] or file == "13-host-oom-dmesg.log"
+    assert verdict_on((end._replace(status=0, tail=()),), lines).cls == "success"
+
+
+def test_all_labels(capsys: pytest.CaptureFixture[str]) -> None:
+    right = [case["file"] for case in CASES if verdict_on(ends(case), kernel(case)).cls == case["root_cause_class"]]
     with capsys.disabled():
-        print(f"\nroot class exact: {len(right)} of {len(CASES)}; beyond text: {len(BEYOND_TEXT)}")
-    assert len(right) == len(CASES) - len(BEYOND_TEXT)
+        print(f"\nroot class exact: {len(right)} of {len(CASES)}")
+    assert len(right) == len(CASES) == 74
 
 
 @pytest.mark.parametrize("prefix", PREFIXES.values(), ids=PREFIXES)
 def test_prefixes_of_launchers_and_shippers_change_nothing(prefix: str) -> None:
-    wrong = [case["file"] for case in CASES if verdict_on(ends(case, prefix)).cls != expected(case)]
-    assert not wrong
+    found = {case["file"]: verdict_on(ends(case, prefix), kernel(case)).cls for case in CASES}
+    assert found == {case["file"]: case["root_cause_class"] for case in CASES}
 
 
 @pytest.mark.parametrize("ending", ["\r\n", "\x1b[0m\n", "\n\x1b[31m\x1b[1m\n"], ids=["crlf", "colour", "colour lines"])
 def test_line_ends_and_colours_change_nothing(ending: str) -> None:
-    wrong = [case["file"] for case in CASES if verdict_on(ends(case, ending=ending)).cls != expected(case)]
-    assert not wrong
+    found = {case["file"]: verdict_on(ends(case, ending=ending), kernel(case)).cls for case in CASES}
+    assert found == {case["file"]: case["root_cause_class"] for case in CASES}
 
 
 def test_an_error_file_is_enough_without_any_line() -> None:
