@@ -49,6 +49,8 @@ _KINDS = (*_NODES, *_PROCESSES, *_RANKS)
 _SURE = frozenset({"pod", *_PROCESSES, *_RANKS})  # named as they are: two of them are enough
 _NEARLY_ALL = 0.6
 _DEPTH = 6
+NAMING = 200  # bytes of a line in which a rank may name itself
+PREFIX, SHAPES = 96, 4  # bytes of a prefix that is remembered, lengths that are tried
 MOST = 2048  # writers; what more there are stays with the launcher
 
 
@@ -128,12 +130,22 @@ class Splitter:
         self._processes: dict[tuple[str, str], int] = {}
         self._last = LAUNCHER
         self._inside = False
+        self._known: dict[bytes, Writer] = {}  # by a prefix that never changes, as nearly all do
+        self._lengths: list[int] = []
         self.ranks: dict[Writer, set[int]] = {}  # that writers named themselves, where they are told apart otherwise
 
     def writer(self, line: bytes) -> tuple[Writer, bytes]:
         """Return who wrote this line, and the line without the prefix that says so."""
+        if b"ank" not in line[:NAMING]:  # or it may name a rank: read that
+            for length in self._lengths:
+                if (known := self._known.get(line[:length])) is not None:
+                    self._last, self._inside = known, False
+                    return known, line[length:]
         found, cut = self._labelled(line)
         if found is not None:
+            if not self._style.by_rank and 0 < cut <= PREFIX and len(self._known) < MOST:
+                self._known[line[:cut]] = found
+                self._lengths = sorted({*map(len, self._known)}, reverse=True)[:SHAPES]
             self._last, self._inside = found, False
             return found, line[cut:]
         if self._last is not LAUNCHER:

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from . import exits, reported
+from . import exits, reported, stamps
+from . import kernel as kernel_log
 from .evidence import ErrorFile, Fact, NodeEvidence, RankExit, RoundEvidence
 from .layout import natural
 from .observed import KernelLine
@@ -23,6 +24,8 @@ from .signatures import CRY
 from .verdict import READ_RANKS
 
 NOWHERE = "-"  # the node of files that name none
+# How the kernel ends a process that it names.
+_FROM_KERNEL = {kernel_log.Kind.OOM: -9, kernel_log.Kind.MEMORY: -7, kernel_log.Kind.CRASH: -11}
 MOST_GAPS = 4096  # ranks without a file, below one that has one
 LATE_S = 1e9
 NOBODY = -1  # the rank of lines that no rank is known to have written
@@ -73,7 +76,8 @@ class Case:
 
     evidence: RoundEvidence
     ends: tuple[End, ...]
-    notes: tuple[str, ...]  # what was concluded, and what is lacking
+    kernel: tuple[Said, ...] = ()
+    notes: tuple[str, ...] = ()  # what was concluded, and what is lacking
 
 
 class Unfit(ValueError):
@@ -108,10 +112,10 @@ def assembled(
     ends: Sequence[End],
     statuses: Sequence[int],
     said: Reported,
-    kernel: Sequence[tuple[str, str]],
+    kernel: Sequence[tuple[str, Said]],
     more: Mapping[str, Sequence[Fact]],
 ) -> Case:
-    """Return the round. ``kernel``: (node or '', line); ``more``: facts by node, '' where none is named."""
+    """Return the round. ``kernel``: (node or '', line) that mean something; ``more``: facts by node, '' where none is named."""
     notes: list[str] = []
     ranks = [end for end in ends if end.rank != NOBODY]
     _tell_pids(ranks, said)
@@ -121,21 +125,25 @@ def assembled(
         _told(ranks, said)
     _stopped(ranks, said)
     if any(end.status is None for end in ranks):
-        notes += _concluded(ends, bool(kernel) or any(more.values()))
+        notes += _concluded(ends, [line.text for _, line in kernel], any(more.values()))
     launcher = [end for end in ends if end.rank == NOBODY]
     for end in launcher:  # its words count where they name something
         bad = any(one.status for one in ranks) or not ranks
         end.status = 1 if bad and read_end(end.node, fact(end, 0.0)._replace(status=1)).weight else 0
     counted = [end for end in ends if end.rank != NOBODY or end.status]
     nodes: dict[str, list[Fact]] = {end.node: [] for end in counted}
-    for at, end in enumerate(_ordered(counted)):
-        nodes[end.node].append(fact(end, float(at)))
+    for at, end in enumerate(_ordered(counted)):  # within a second: nobody knows more than their order
+        nodes[end.node].append(fact(end, at / len(counted)))
     _fill_gaps(ranks, nodes)
-    for where, facts in (*((node, [KernelLine(0.0, text)]) for node, text in kernel), *more.items()):
-        nodes.setdefault(_home(where, nodes), []).extend(facts)
+    last = stamps.last_wall(line.text for end in ranks for line in reversed(end.part.lines))
+    ages = stamps.before_end([line.text for _, line in kernel], last)
+    logged = ((node, [KernelLine(at_s, line.text)]) for (node, line), at_s in zip(kernel, ages, strict=True))
+    for where, facts in (*logged, *more.items()):
+        nodes.setdefault(_home(where, facts, ranks), []).extend(facts)
     members = _members(ranks)
     evidence = tuple(NodeEvidence(node, tuple(facts)) for node, facts in nodes.items())
-    return Case(RoundEvidence(0, evidence, tuple(members)), tuple(ends), tuple(notes))
+    log = tuple(line for _, line in kernel)
+    return Case(RoundEvidence(0, evidence, tuple(members)), tuple(ends), log, tuple(notes))
 
 
 def fact(end: End, at_s: float) -> RankExit:
@@ -196,12 +204,16 @@ def _stopped(ranks: Sequence[End], said: Reported) -> None:
         end.stopping = (terminated and failed) or (end.pid in said.stopped and end.pid > 0)
 
 
-def _concluded(ends: Sequence[End], other: bool) -> list[str]:
+def _concluded(ends: Sequence[End], log: Sequence[str], driver: bool) -> list[str]:
     """Conclude the statuses that nobody gave; return what was concluded, in words."""
     ranks = [end for end in ends if end.rank != NOBODY]
+    other = bool(log) or driver
+    ended = {sign.pid: _FROM_KERNEL[sign.kind] for sign in kernel_log.signs(log) if sign.kind in _FROM_KERNEL}
+    for end in ranks:
+        pasted = [sign.kind for sign in kernel_log.signs(line.text for line in end.part.lines)]
+        if end.status is None and (end.pid in ended or (pasted and len(ranks) == 1)):
+            end.status = ended.get(end.pid, next((_FROM_KERNEL[kind] for kind in pasted if kind in _FROM_KERNEL), 1))
     unknown = [end for end in ranks if end.status is None]
-    if not unknown:
-        return []
     read = {id(end): read_end(end.node, fact(end, 0.0)._replace(status=1)) for end in ends}
     failing = [end for end in unknown if _failed(read[id(end)], end.part.lines)]
     launcher = any(read[id(end)].weight and read[id(end)].standing < Standing.CRIED for end in ends if end.rank == NOBODY)
@@ -263,18 +275,26 @@ def _number(end: End, reading: Reading) -> int:
     return next((line.number for line in reversed(end.part.lines) if line.text.strip() == reading.line), 1 << 60)
 
 
-def _home(where: str, nodes: Iterable[str]) -> str:
-    """Return the node that a kernel log is of: the one named, the only one there is, or one of its own."""
-    known = list(nodes)
-    if where in known:
-        return where
-    return known[0] if len(known) == 1 else where or NOWHERE
+def _home(where: str, facts: Sequence[Fact], ranks: Sequence[End]) -> str:
+    """Return the node that facts of a kernel or a driver are of: the one named, the only one there is, the one on which
+    a process that they name was a rank, or one of its own."""
+    known = {end.node for end in ranks}
+    if where in known or not known:
+        return where or NOWHERE
+    if len(known) == 1:
+        return known.pop()
+    texts = [fact.text for fact in facts if isinstance(fact, KernelLine)]
+    pids = {sign.pid for sign in kernel_log.signs(texts) if sign.pid}
+    host = next((name for name in known for text in texts if f" {name} kernel: " in text), "")
+    return next((end.node for end in ranks if end.pid in pids), host or where or NOWHERE)
 
 
-def place(end: End, text: str) -> Said | None:
-    """Return the last kept line of this end that reads as ``text``, as the verdict showed it."""
-    wanted = text.strip()
-    return next((line for line in reversed(end.part.lines) if line.text.strip() == wanted), None) if wanted else None
+def place(lines: Sequence[Said], text: str) -> Said | None:
+    """Return the last of these lines that holds ``text``, as a verdict shows it: in one line, perhaps cut short."""
+    wanted = " ".join(text.split()).removesuffix("…")
+    if not wanted:
+        return None
+    return next((line for line in reversed(lines) if wanted in " ".join(line.text.split())), None)
 
 
 def with_reports(parts: list[Part]) -> tuple[list[Part], Reported]:

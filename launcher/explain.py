@@ -277,7 +277,7 @@ def _from_record(
     evidence = RoundEvidence(_number(body.get("round")), tuple(nodes), tuple(members), lost if cls != "success" else ())
     if statuses:
         notes.append("--exit is not used: the record has the exit statuses")
-    return Case(evidence, tuple(ends), tuple(notes)), recorded
+    return Case(evidence, tuple(ends), notes=tuple(notes)), recorded
 
 
 def _folder(path: str) -> str:

@@ -41,7 +41,7 @@ class Texts:
     """What the files gave."""
 
     parts: list[Part] = field(default_factory=list[Part])
-    kernel: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])  # (node, line)
+    kernel: list[tuple[str, Said]] = field(default_factory=list[tuple[str, Said]])  # (node, line)
     kernel_files: list[str] = field(default_factory=list[str])
     pids: dict[int, int] = field(default_factory=dict[int, int])
     notes: list[str] = field(default_factory=list[str])
@@ -122,6 +122,8 @@ def blocks(file: IO[bytes]) -> Iterator[tuple[bytes, int]]:
 def read_all(places: Sequence[tuple[Place, Path]]) -> Texts:
     """Read all files of one round. Blocks."""
     texts = Texts()
+    if len(places) == 1 and places[0][0].kind is Kind.KERNEL:  # people paste the kernel's words into a rank's, as one
+        places = [(places[0][0]._replace(kind=Kind.OUTPUT), places[0][1])]
     outputs = [(place, path) for place, path in places if place.kind is Kind.OUTPUT]
     budget = max(LEAST, min(BUDGET, ALL_TEXTS // max(1, len(outputs))))
     signs = Signs()
@@ -166,13 +168,14 @@ def record(path: Path) -> dict[str, object] | None:
 
 
 def _read_kernel(texts: Texts, place: Place, path: Path) -> None:
-    first: list[str] = []
-    last: list[str] = []
+    first: list[Said] = []
+    last: list[Said] = []
     with opened(path) as file:
-        for block, _ in blocks(file):
-            for line in _unwrapped(block).decode("utf-8", "replace").split("\n"):
+        for block, start in blocks(file):
+            for number, line in enumerate(_unwrapped(block).decode("utf-8", "replace").split("\n"), start):
                 if kernel.interesting(line):
-                    (first if len(first) < KERNEL_LINES // 2 else last).append(line[: kernel.LINE])
+                    kept = first if len(first) < KERNEL_LINES // 2 else last
+                    kept.append(Said(str(path), number, line[: kernel.LINE]))
             del last[: -KERNEL_LINES // 2]
     texts.kernel += [(place.node, line) for line in (*first, *last)]
     texts.kernel_files.append(str(path))

@@ -10,6 +10,7 @@ import textwrap
 from dataclasses import dataclass
 
 from ..health import exits, policy, words
+from ..health.causes import GUESS
 from ..health.classes import find
 from ..health.offline import NOBODY, NOWHERE, Case, End, Said, fact, place
 from ..health.reading import Standing, read
@@ -44,8 +45,8 @@ class Explanation:
     @property
     def where(self) -> Said | None:
         """The deciding line, where it stands."""
-        root = self.root
-        return place(root, self.verdict.line) if root else None
+        root, line = self.root, self.verdict.line
+        return (place(root.part.lines, line) if root else None) or place(self.case.kernel, line)
 
 
 def plain(found: Explanation, with_policy: bool) -> dict[str, object]:
@@ -59,8 +60,9 @@ def plain(found: Explanation, with_policy: bool) -> dict[str, object]:
         "node_fault": verdict.node_fault,
         "root_rank": root.rank if root and root.named and root.rank != NOBODY else None,
         "root_node": verdict.node if verdict.node not in ("", NOWHERE) else None,
-        "root_file": (where.file if where else root.part.file) if root else None,
+        "root_file": _root_file(found),
         "line": verdict.line or None,
+        "line_file": where.file if where else None,
         "line_number": where.number or None if where else None,
         "confidence": _confidence(found),
         "sentence": _sentence(found),
@@ -69,9 +71,9 @@ def plain(found: Explanation, with_policy: bool) -> dict[str, object]:
         "exit_status": root.status if root and found.known else None,
         "fingerprint": verdict.fingerprint,
         "victims": [{"rank": rank, "node": _node(node)} for node, rank, _ in verdict.victims if rank != NOBODY],
-        "used": [_without(text) for text in verdict.used],
+        "gpu": verdict.gpu or None,
         "unused": [_without(text) for text in verdict.unused],
-        "lacking": [*found.case.notes, *found.notes],
+        "lacking": _lacking(found),
         "advice": words.advice(verdict.cls) or None,
         "ranks": len([end for end in found.case.ends if end.rank != NOBODY]),
     }
@@ -99,14 +101,12 @@ def words_of(found: Explanation, with_policy: bool) -> str:
     evidence = _evidence(found)
     lines += ["", "Evidence:"] if evidence else []
     for item in evidence:
-        at = item["file"]
         number = item["line_number"]
-        head = f"{at}:{number}" if number else f"{at}"
-        who = f"rank {item['rank']}" if item["rank"] is not None else ""
-        lines.append(_fit("  " + "  ".join(part for part in (head, who, str(item["role"])) if part)))
-        if item["text"]:
-            lines.append(_fit(f"      {item['text']}"))
-    lacking = [*found.case.notes, *found.notes]
+        at = f"{item['file']}:{number}" if number else f"{item['file'] or ''}"
+        rank = f"rank {item['rank']}" if item["rank"] is not None else ""
+        lines.append(_fit("  " + "  ".join(part for part in (at, rank, str(item["source"])) if part)))
+        lines.append(_fit(f"      {item['text']}"))
+    lacking = _lacking(found)
     lines += ["", "Lacking:"] if lacking else []
     for note in lacking:
         lines += textwrap.wrap(_visible(note), WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
@@ -140,53 +140,58 @@ def _node(node: str) -> str | None:
     return node if node not in ("", NOWHERE) else None
 
 
+def _root_file(found: Explanation) -> str | None:
+    """The file of the rank that the verdict names, else the one that the deciding line stands in."""
+    root, where = found.root, found.where
+    if root is None:
+        return where.file if where else None
+    return where.file if where and where in root.part.lines else root.part.file
+
+
 def _confidence(found: Explanation) -> str:
-    verdict = found.verdict
-    if verdict.cls in ("exit_unknown", "killed_unknown") or (verdict.cls == "success" and not found.known):
-        return "low"
-    if not verdict.line or find(verdict.cls).family in ("hang", "network", "rendezvous"):
-        return "medium"
-    return "high"
+    """The verdict's, lowered where it stands on a status that nobody gave."""
+    bare = not found.verdict.line and not any(proof.source != "exit status" for proof in found.verdict.evidence)
+    return GUESS if bare and not found.known else found.verdict.confidence
+
+
+def _lacking(found: Explanation) -> list[str]:
+    return [_without(text) for text in (*found.case.notes, *found.notes, *found.verdict.lacked)]
 
 
 def _evidence(found: Explanation) -> list[dict[str, object]]:
-    """Return the lines that speak: the root's first, then one of each other rank that failed."""
-    root, where = found.root, found.where
+    """Return what the verdict stands on, each with the line where it can be read, then a line of each other rank."""
+    root, case = found.root, found.case
     items: list[dict[str, object]] = []
-    if root is not None:
-        line = where or _last(root)
-        text = found.verdict.line or (line.text if line else "")
-        role = "root cause" if where else "root; its last line" if line else "root; it wrote nothing"
-        if found.verdict.cls == "success":
-            role = "its last line"
-        items.append(_item(root, line, text, role))
-    others = [end for end in found.case.ends if end is not root and end.status]
+    by_name = {f"rank {end.rank} on {end.node}": end for end in case.ends}
+    for proof in found.verdict.evidence:
+        end = by_name.get(proof.where)
+        line = (place(end.part.lines, proof.text) if end else None) or place(case.kernel, proof.text)
+        items.append(_item(end, line, proof.source, _without(proof.text)))
+    if root is not None and not any(item["file"] for item in items) and root.part.lines:
+        items.append(_item(root, root.part.lines[-1], "its last line", root.part.lines[-1].text))
+    shown = {(item["file"], item["line_number"]) for item in items}
+    others = [end for end in case.ends if end is not root and end.status]
     for end in others[:OTHERS]:
         reading = read(end.node, fact(end, 0.0))
-        line = place(end, reading.line)
-        if reading.standing < Standing.INNOCENT and line is not None:
+        line = place(end.part.lines, reading.line)
+        if reading.standing < Standing.INNOCENT and line is not None and (line.file, line.number) not in shown:
             role = "victim" if reading.standing > Standing.EXPLICIT else "also"
-            items.append(_item(end, line, line.text, f"{role}: {reading.cls}"))
+            items.append(_item(end, line, f"{role}: {reading.cls}", line.text))
     if len(others) > OTHERS:
-        items.append({"file": f"and {len(others) - OTHERS} more ranks", "line_number": None, "rank": None, "node": None,
-                      "role": "", "text": ""})  # fmt: skip
+        items.append(_item(None, None, "not shown", f"{len(others) - OTHERS} more ranks"))
     return items
 
 
-def _item(end: End, line: Said | None, text: str, role: str) -> dict[str, object]:
-    rank = end.rank if end.named and end.rank != NOBODY else None
+def _item(end: End | None, line: Said | None, source: str, text: str) -> dict[str, object]:
+    rank = end.rank if end is not None and end.named and end.rank != NOBODY else None
     return {
-        "file": line.file if line else end.part.file,
+        "source": source,
+        "file": line.file if line else None,
         "line_number": (line.number or None) if line else None,
         "rank": rank,
-        "node": _node(end.node),
-        "role": role,
+        "node": _node(end.node) if end else None,
         "text": text.strip(),
     }
-
-
-def _last(end: End) -> Said | None:
-    return end.part.lines[-1] if end.part.lines else None
 
 
 def _policy(found: Explanation) -> dict[str, object]:
