@@ -42,7 +42,7 @@ _KERNEL = re.compile(r"(?i)(?:^|[^a-z])(?:dmesg|kmsg|kern(?:el)?|journal(?:ctl)?
 _PIDS = re.compile(r"(?i)^(?:rank_?)?pids?(?:_map)?\.(?:txt|tsv|csv|log)$")
 _GLOBAL = re.compile(r"(?i)(?:^|[^a-z])(?:global[_-]?)?rank[_.=-]?(\d{1,7})(?!\d)")
 _LOCAL = re.compile(r"(?i)(?:^|[^a-z])(?:local[_.-]?(?:rank)?|lr|gpu|device)[_.=-]?(\d{1,4})(?!\d)")
-_TASK = re.compile(r"(?i)(?:^|[^a-z])(?:task|worker|proc(?:ess)?|replica|w|r|t)[_.=-]?(\d{1,7})(?!\d)")
+_TASK = re.compile(r"(?i)(?:^|[^a-z])(?:task|worker|proc(?:ess)?|replica)[_.=-]?(\d{1,7})(?!\d)|[._-][rtw](\d{1,7})(?!\d)")
 _NODE = re.compile(r"(?i)(?:^|[^a-z])((?:node|host|machine|agent)(?:[_.-]?rank)?[_.=-]?[a-z]{0,3}\d{1,6})(?![a-z0-9])")
 _POD = re.compile(r"(?i)(?:^|[^a-z])(master|worker)-(\d{1,6})(?!\d)")
 _STREAM = re.compile(r"(?i)(?:^|[^a-z])(?:(stdout|out)|(stderr|err))(?:[^a-z]|$)")
@@ -126,7 +126,7 @@ def _numbers(folders: Sequence[str], name: str) -> tuple[int, int]:
         if found := _POD.search(text):
             return int(found[2]), -1
         if text is name and (found := _TASK.search(spared)):
-            return int(found[1]), -1
+            return int(found[1] or found[2]), -1
     return -1, -1
 
 

@@ -20,7 +20,8 @@ from .observed import KernelLine
 from .reading import Reading, Standing
 from .reading import read as read_end
 from .reported import Reported
-from .signatures import CRY
+from .signatures import MAX_LINES as SIGNS
+from .signatures import Role, match
 from .verdict import READ_RANKS
 
 NOWHERE = "-"  # the node of files that name none
@@ -29,9 +30,11 @@ _FROM_KERNEL = {kernel_log.Kind.OOM: -9, kernel_log.Kind.MEMORY: -7, kernel_log.
 MOST_GAPS = 4096  # ranks without a file, below one that has one
 LATE_S = 1e9
 NOBODY = -1  # the rank of lines that no rank is known to have written
-_FINISHED = re.compile(
-    r"(?i)\b(?:training|run|job|all)\b.{0,40}\b(?:finished|completed?|done)\b|^\W*(?:done|finished)\W*$|finished successfully"
+_FINISHED = re.compile(  # the last warning is printed by a process group whose program came to its end
+    r"(?i)\b(?:training|run|job|all)\b.{0,40}\b(?:finished|completed?|done)\b|\b(?:finished|completed) (?:training|successfully)|"
+    r"^\W*(?:all )?(?:done|finished)\W*$|\b(\d{1,12})/\1\b.{0,20}\bdone\b|destroy_process_group\(\) was not called"
 )
+_SHELL = re.compile(r"(?:^|: line \d{1,6}: +\d{1,9} )(Killed|Terminated|Aborted|Segmentation fault|Bus error)\b(?! by)")
 
 
 class Said(NamedTuple):
@@ -211,6 +214,7 @@ def _concluded(ends: Sequence[End], log: Sequence[str], driver: bool) -> list[st
     ended = {sign.pid: _FROM_KERNEL[sign.kind] for sign in kernel_log.signs(log) if sign.kind in _FROM_KERNEL}
     for end in ranks:
         pasted = [sign.kind for sign in kernel_log.signs(line.text for line in end.part.lines)]
+        end.status = _shell_status(end.part.lines) if end.status is None else end.status
         if end.status is None and (end.pid in ended or (pasted and len(ranks) == 1)):
             end.status = ended.get(end.pid, next((_FROM_KERNEL[kind] for kind in pasted if kind in _FROM_KERNEL), 1))
     unknown = [end for end in ranks if end.status is None]
@@ -232,7 +236,7 @@ def _concluded(ends: Sequence[End], log: Sequence[str], driver: bool) -> list[st
         if end in finished:
             end.status = 0
         elif (cries_alone or (other and not failing)) and len(silent) == 1:
-            end.status = 1  # what the others cried for
+            end.status = -9  # what the others cried for: it did not even raise an exception
         else:
             end.status, end.stopping = -15, True  # as launchers end the ranks that are left
     some = "of some ranks no" if len(unknown) < len(ranks) else "no"
@@ -241,13 +245,22 @@ def _concluded(ends: Sequence[End], log: Sequence[str], driver: bool) -> list[st
 
 def _failed(reading: Reading, lines: Sequence[Said]) -> bool:
     """Whether a text tells of a failure of its rank, when its status is not known."""
-    if not reading.weight:
+    texts = [line.text for line in lines][-SIGNS:]
+    hits = match(texts)
+    finished = [i for i, text in enumerate(texts) if _FINISHED.search(text)]
+    if not hits or (finished and finished[-1] > hits[-1].index):
         return False
-    places = [i for i, line in enumerate(lines) if line.text.strip() == reading.line]
-    after = [line.text for line in lines[places[-1] + 1 :]] if places else []
-    if any(_FINISHED.search(text) for text in after):
-        return False
-    return reading.standing is not Standing.CRIED or reading.weight > CRY or not after or bool(reading.exception)
+    if any(hit.role is Role.ROOT and reading.line == hit.line.strip() for hit in hits):
+        late = reading.standing >= Standing.NETWORK and finished  # a peer, or a watchdog, after all was done
+        return bool(reading.weight) and not late
+    ends_so = hits[-1].index == len(texts) - 1 or bool(hits[-1].raised)
+    return ends_so and not finished
+
+
+def _shell_status(lines: Sequence[Said]) -> int | None:
+    """The status that a shell's word tells, where that is the last one."""
+    found = _SHELL.search(lines[-1].text) if lines else None
+    return -reported.SIGNALS[found[1]] if found else None
 
 
 def _ordered(ends: Sequence[End]) -> list[End]:

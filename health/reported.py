@@ -16,7 +16,7 @@ _FAILED = re.compile(r"failed \(exitcode: (-?\d{1,3})\) local_rank: (\d{1,5}) \(
 _STOPPED = re.compile(r"Sending process (\d{1,9}) closing signal SIG[A-Z]{2,8}")
 _SRUN = re.compile(r"srun: error: ([\w.-]{1,64}): tasks? ([\d,-]{1,200}): ([A-Z][\w ]{1,60}?)(?: \(core dumped\))?$")
 _EXITED = re.compile(r"Exited with exit code (\d{1,3})$")
-_WORDS = {  # strsignal's, as srun says them
+SIGNALS = {  # strsignal's, as srun says them
     "Killed": signal.SIGKILL,
     "Terminated": signal.SIGTERM,
     "Aborted": signal.SIGABRT,
@@ -81,7 +81,7 @@ def pids(lines: Iterable[str]) -> dict[int, int]:
 def _status(words: str) -> int | None:
     if found := _EXITED.match(words):
         return int(found[1])
-    number = _WORDS.get(words.strip())
+    number = SIGNALS.get(words.strip())
     return None if number is None else -number
 
 
