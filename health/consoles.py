@@ -28,7 +28,7 @@ _TOKEN = re.compile(
           (?:std(?:out|err)\ [FP]\ )?
       | \[?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]?\ {1,2}
       | [([]?(?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL|FATAL)[)\]]?[\ :|-]{1,8}
-      | \[[EWIF]\d{4}\ [^\]\n]{1,120}\]\ ? | \[[EWIF]\ [\w./-]{1,60}:\d{1,6}\]\ ?)
+      | \[[EWIF]\d{3,4}\ [^\]\n]{1,120}\]\ ? | \[[EWIF]\ [\w./-]{1,60}:\d{1,6}\]\ ?)
     | \[(?P<node>[\w.:-]{1,64})\ rank(?P<ours>\d{1,7})\]
     | (?:[\[(<](?:(?:[Gg]lobal[_\ ]?)?[Rr]ank|RANK)[\ :=_]{0,2}(?=\d{1,7}(?:/\d{1,7})?[\])>])
         | (?:[Rr]ank|RANK)[\ _]?(?=\d{1,7}[:|]))(?P<rank>\d{1,7})(?:/\d{1,7})?[\])>:|]{1,2}\ ?
@@ -77,6 +77,8 @@ def style(sample: Iterable[bytes]) -> Style:
         for kind, words in seen.items()
         if len(words) > 1 and (kind in _SURE or sum(words.values()) >= share)
     }
+    if kinds.intersection(_NODES):  # ranks of one number each, on several nodes
+        kinds |= {kind for kind in _PROCESSES if sum(seen.get(kind, Counter()).values()) >= share}
     outer = kinds.difference(_RANKS)
     if not outer:
         return Style(frozenset(_RANKS if kinds else ()), bool(kinds))

@@ -30,10 +30,11 @@ _FROM_KERNEL = {kernel_log.Kind.OOM: -9, kernel_log.Kind.MEMORY: -7, kernel_log.
 MOST_GAPS = 4096  # ranks without a file, below one that has one
 LATE_S = 1e9
 NOBODY = -1  # the rank of lines that no rank is known to have written
-_FINISHED = re.compile(  # the last warning is printed by a process group whose program came to its end
+_FINISHED = re.compile(
     r"(?i)\b(?:training|run|job|all)\b.{0,40}\b(?:finished|completed?|done)\b|\b(?:finished|completed) (?:training|successfully)|"
-    r"^\W*(?:all )?(?:done|finished)\W*$|\b(\d{1,12})/\1\b.{0,20}\bdone\b|destroy_process_group\(\) was not called"
+    r"^\W*(?:all )?(?:done|finished)\W*$|\b(\d{1,12})/\1\b.{0,20}\bdone\b"
 )
+_CAME_TO_END = re.compile(r"destroy_process_group\(\) was not called")  # as the interpreter ends, whatever the reason
 _SHELL = re.compile(r"(?:^|: line \d{1,6}: +\d{1,9} )(Killed|Terminated|Aborted|Segmentation fault|Bus error)\b(?! by)")
 
 
@@ -253,8 +254,9 @@ def _failed(reading: Reading, lines: Sequence[Said]) -> bool:
     if any(hit.role is Role.ROOT and reading.line == hit.line.strip() for hit in hits):
         late = reading.standing >= Standing.NETWORK and finished  # a peer, or a watchdog, after all was done
         return bool(reading.weight) and not late
+    came = any(map(_CAME_TO_END.search, texts)) and not any(hit.raised for hit in hits)
     ends_so = hits[-1].index == len(texts) - 1 or bool(hits[-1].raised)
-    return ends_so and not finished
+    return ends_so and not finished and not came
 
 
 def _shell_status(lines: Sequence[Said]) -> int | None:
