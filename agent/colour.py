@@ -7,7 +7,16 @@ from collections.abc import Mapping
 _LOUD, _BOLD, _PLAIN = "\x1b[1;31m", "\x1b[1m", "\x1b[0m"
 _HEADS = ("Failures:", "Root Cause (first observed failure):", "Last lines of rank ")
 _LABELS = (
-    *("Victims   :", "Class     :", "Line      :", "Logs      :", "Record    :"),
+    *(
+        "Victims   :",
+        "Class     :",
+        "GPU       :",
+        "Evidence  :",
+        "Lacked    :",
+        "Line      :",
+        "Logs      :",
+        "Record    :",
+    ),
     *("No retry  :", "Retried   :", "Spent     :", "What to do:"),
 )
 

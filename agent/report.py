@@ -24,6 +24,7 @@ TRACE_LINES = 12
 LAST_LINES, LEAST_LINES = 20, 4  # of the root's output: as many as fit
 _LAST = "ChildFailedError: "
 _UNCUT = ("  error_file: ", "Logs      : ", "Record    : ", _LAST)  # paths are for copying, the last line for programs
+_SHOWN = ("last lines", "exit status", "lease", "agent", "start", "store")  # sources that the rest of the report shows
 _NONE = "<N/A>"
 _HINT = "To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html"
 
@@ -166,10 +167,19 @@ def _ranks_of(evidence: RoundEvidence, nodes: set[str]) -> list[int]:
 def _facts(case: Case, root: Failure | None, above: list[str]) -> list[str]:
     verdict = case.verdict
     where = "; the fault is the node" if verdict.node_fault else ""
-    lines = [f"Class     : {verdict.cls} (family {verdict.family}){where}"]
+    sure = {"likely": "; likely, not certain", "guess": "; a guess"}.get(verdict.confidence, "")
+    lines = [f"Class     : {verdict.cls} (family {verdict.family}){where}{sure}"]
+    if verdict.gpu and verdict.gpu not in verdict.sentence:
+        lines.append(f"GPU       : {verdict.gpu}")
     deciding = " ".join(verdict.line.split())[:COLUMNS]
     if deciding not in verdict.sentence and deciding not in "\n".join(above):
         lines.append(f"Line      : {verdict.line}")
+    said = (verdict.sentence, verdict.line)
+    seen = [p for p in verdict.evidence if p.source not in _SHOWN and not any(p.text in text for text in said)]
+    if seen:
+        lines += _wrapped("Evidence  : ", "; ".join(f"{p.source}, {p.where}: {p.text}" for p in seen))
+    if verdict.lacked and sure:
+        lines += _wrapped("Lacked    : ", "; ".join(verdict.lacked))
     if root and root.exit.logs:
         lines.append(f"Logs      : {root.node}: {root.exit.logs}/stdout.log, stderr.log")
     if case.record:

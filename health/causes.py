@@ -58,7 +58,8 @@ class Verdict:
 @dataclass(frozen=True, slots=True)
 class Cause:
     """A candidate for the root. Sorted by standing, disturbed ends after free ones, specific before general, severity
-    (the lowest first), order: (the node's, seconds on its clock, rank)."""
+    (the lowest first), order: (the node's, seconds on its clock, rank). What explains a rank's words goes before these.
+    """
 
     standing: Standing
     order: tuple[int, float, int]
@@ -72,7 +73,7 @@ class Cause:
         weight = self.reading.weight if self.reading else 100
         return (
             self.standing, self.disturbed, weight < GENERAL, self.severity, self.order, self.verdict.node,
-            self.verdict.rank, self.verdict.cls, self.verdict.sentence,
+            self.verdict.rank, self.reading is not None, self.verdict.cls, self.verdict.sentence,
         )  # fmt: skip
 
 

@@ -141,7 +141,7 @@ def _worded(events: list[Event]) -> tuple[Event, ...]:
     kept = (
         e for e in events if not (e.xid and e.proof.source == "nvml" and told.get(e.xid.code, e.role) is not e.role)
     )
-    return tuple(kept)
+    return tuple(sorted(kept, key=lambda event: event.proof.source == "nvml"))  # of equal ones that with words
 
 
 def _cause(scene: Scene, device: Device, event: Event) -> Cause | None:
@@ -155,14 +155,19 @@ def _cause(scene: Scene, device: Device, event: Event) -> Cause | None:
         if event.at_s is None and (event.counted or not device.failed):
             standing = Standing.NODE  # counters and a wish for a reset say what is ill, not what ended the round
     else:
-        standing = Standing.EXPLICIT if near else Standing.DISTURBED
+        standing = Standing.EXPLICIT if near else Standing.DISTURBED  # a peer of what programs say: the first counts
         if near and reading and (reading.cls in OWN_WORDS or find(reading.cls).family == "hardware"):
             return None
-    severity = SEVERITY.index(event.cls) if event.cls in SEVERITY else len(SEVERITY)
-    if (event.xid is not None and event.xid.code == RECOVERY) or event.what.endswith("a recovery"):
-        severity = len(SEVERITY)  # says what is to be done, not what happened
+    severity = _severity(event) if event.hardware else 0
     verdict = _verdict(scene, device, event, reading, CERTAIN if near and sure else LIKELY)
     return Cause(standing, (scene.order, at_s, verdict.rank), verdict, None, False, severity)
+
+
+def _severity(event: Event) -> int:
+    asks = (event.at_s is None and not event.counted) or (event.xid is not None and event.xid.code == RECOVERY)
+    if event.cls not in SEVERITY or (asks and event.cls != "gpu_lost"):
+        return len(SEVERITY)  # says what is to be done, not what happened
+    return SEVERITY.index(event.cls)
 
 
 def _verdict(scene: Scene, device: Device, event: Event, reading: Reading | None, confidence: str) -> Verdict:

@@ -136,8 +136,7 @@ def _early(node: NodeEvidence, fact: Early) -> Cause:
     cause = plain((node.order, fact.at_s, fact.rank), cls.name, node.node, sentence, proof, 1)
     standing = Standing.WAITED if cls.family == "hang" or not fact.sign else Standing.DISTURBED
     verdict = replace(cause.verdict, confidence=GUESS if standing is Standing.WAITED else LIKELY)
-    # Behind ranks that say themselves that they waited: they are nearer to it.
-    return replace(cause, standing=standing, verdict=verdict, severity=1)
+    return replace(cause, standing=standing, verdict=verdict)
 
 
 @lru_cache(maxsize=1)

@@ -23,7 +23,7 @@ from .causes_node import ADMIT, LEAVE, NOTICE, admitted, alarms, left, node_caus
 from .classes import find
 from .evidence import NodeEvidence, RankExit, RoundEvidence
 from .fingerprint import fingerprint
-from .observed import Early, HookWord, Lacked, SchedulerWord, Sighting, Slow
+from .observed import Early, HookWord, Lacked, SchedulerWord, Sighting, Silence, Slow
 from .reading import Reading, Standing, read
 from .scene import Scene, scene_of, with_sightings
 from .waiting import laggard
@@ -57,9 +57,11 @@ def judge(evidence: RoundEvidence, xids: Mapping[int, Xid] | None = None) -> Ver
     causes = [_from_reading(orders[r.node], r) for r in readings if r.standing < Standing.INNOCENT]
     causes += node_causes(evidence, nodes)
     if causes or not _all_well(nodes, readings):
-        causes += [*scheduled(nodes), *alarms(nodes)]
+        causes += scheduled(nodes)
         for scene in scenes:
             causes += [*causes_gpu.gpu_causes(scene, xids), *causes_host.host_causes(scene)]
+        if all(cause.standing > Standing.WAITED for cause in causes):  # an alarm only reports what others did
+            causes += alarms(nodes)
     leave = left(nodes)
     root = min(causes, key=lambda cause: cause.key, default=None)
     if leave is not None and not _beats_leave(root, leave):
@@ -230,6 +232,8 @@ def _seen(nodes: Sequence[NodeEvidence], scenes: Sequence[Scene], xids: Mapping[
             match fact:
                 case Slow(rank, ratio):
                     found.append(f"rank {rank} on {node.node}: its steps took {ratio:.1f} times the median")
+                case Silence(rank, _, silent_s):
+                    found.append(f"rank {rank} on {node.node}: silent for {silent_s:.0f} s")
                 case SchedulerWord(text):
                     found.append(f"scheduler on {node.node}: {short(text)}")
                 case HookWord(text):

@@ -11,6 +11,7 @@ from remuster.agent import colour
 from remuster.agent.rank_ranges import named
 from remuster.agent.report import COLUMNS, LINES, Case, render
 from remuster.health.evidence import ErrorFile, NodeEvidence, RankExit, RoundEvidence
+from remuster.health.observed import Gpu, KernelLine, Lacked
 from remuster.health.verdict import judge
 
 TRACE = 'Traceback (most recent call last):\n  File "/w/train.py", line 7, in main\n    step()\nValueError: boom'
@@ -129,6 +130,25 @@ def test_a_lost_node_has_no_rank() -> None:
     assert "[0]:\n  host      : b\n  traceback : b was lost: no lease, and no word of its own" in text
     assert "Class     : node_lost (family node); the fault is the node\n" in text
     assert "Victims   : rank 0 stopped by us (SIGTERM); ranks 1-8 lost with their node\n" in text
+
+
+def test_a_gpu_is_named_and_what_speaks_against_it() -> None:
+    uuid = "GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77"
+    xid = KernelLine(8.5, "NVRM: Xid (PCI:0000:3b:00): 48, pid=1, name=python, An uncorrectable double bit error (DBE)")
+    node = NodeEvidence("n", (RankExit(0, 0, 1, 1, 9.0), xid, Gpu(uuid, "0000:3b:00.0", 2, (0,), ((48, 8.5),))), 1)
+    text = report(RoundEvidence(1, (node,), (("n", 1),)))
+    assert "Class     : gpu_ecc (family hardware); the fault is the node\n" in text
+    assert f"GPU       : {uuid}\n" in text
+    assert "Line      : NVRM: Xid (PCI:0000:3b:00): 48, pid=1" in text
+    assert f"Evidence  : nvml, n: XID 48 on {uuid}\n" in text
+
+
+def test_what_is_not_certain_is_said_with_what_lacked() -> None:
+    text = report(
+        RoundEvidence(1, (NodeEvidence("n", (RankExit(0, 0, 1, -9, 9.0), Lacked("kernel log", "not allowed")), 1),), ())
+    )
+    assert "Class     : killed_unknown (family unknown); a guess\n" in text
+    assert "Lacked    : kernel log on n: not allowed\n" in text
 
 
 def test_untrusted_text_cannot_write_to_the_terminal() -> None:
