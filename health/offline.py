@@ -131,7 +131,8 @@ def assembled(
     if any(end.status is None for end in ranks):
         notes += _concluded(ends, [line.text for _, line in kernel], any(more.values()))
     launcher = [end for end in ends if end.rank == NOBODY]
-    for end in launcher:  # its words count where they name something
+    for end in launcher:  # its words count where they name something, and no rank whose end is known
+        end.part.lines = [line for line in end.part.lines if not (said and reported.reports(line.text))]
         bad = any(one.status for one in ranks) or not ranks
         end.status = 1 if bad and read_end(end.node, fact(end, 0.0)._replace(status=1)).weight else 0
     counted = [end for end in ends if end.rank != NOBODY or end.status]
@@ -141,7 +142,9 @@ def assembled(
     _fill_gaps(ranks, nodes)
     last = stamps.last_wall(line.text for end in ranks for line in reversed(end.part.lines))
     ages = stamps.before_end([line.text for _, line in kernel], last)
-    logged = ((node, [KernelLine(at_s, line.text)]) for (node, line), at_s in zip(kernel, ages, strict=True))
+    logged = [(node, [KernelLine(0.0, line.text)]) for (node, line), age in zip(kernel, ages, strict=True) if not age]
+    if len(logged) < len(kernel):
+        notes.append(f"{len(kernel) - len(logged)} lines of the kernel log are more than a day older: not used")
     for where, facts in (*logged, *more.items()):
         nodes.setdefault(_home(where, facts, ranks), []).extend(facts)
     members = _members(ranks)
@@ -220,7 +223,7 @@ def _concluded(ends: Sequence[End], log: Sequence[str], driver: bool) -> list[st
             end.status = ended.get(end.pid, next((_FROM_KERNEL[kind] for kind in pasted if kind in _FROM_KERNEL), 1))
     unknown = [end for end in ranks if end.status is None]
     read = {id(end): read_end(end.node, fact(end, 0.0)._replace(status=1)) for end in ends}
-    failing = [end for end in unknown if _failed(read[id(end)], end.part.lines)]
+    failing = [end for end in unknown if end.part.error or _failed(read[id(end)], end.part.lines)]
     launcher = any(read[id(end)].weight and read[id(end)].standing < Standing.CRIED for end in ends if end.rank == NOBODY)
     known_bad = any(end.status for end in ranks)
     for end in failing:

@@ -72,6 +72,11 @@ def read(lines: Iterable[str]) -> Reported:
     return said
 
 
+def reports(line: str) -> bool:
+    """Return whether a line says how a rank ended, and nothing else."""
+    return any(pattern.search(line) for pattern in (_SRUN, _FAILED, _CODE))
+
+
 def pids(lines: Iterable[str]) -> dict[int, int]:
     """Return pids by rank from lines such as ``rank0 41001``."""
     found = (_PID.match(line) for line in lines)

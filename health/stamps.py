@@ -45,8 +45,10 @@ def last_wall(lines: Iterable[str]) -> float | None:
 
 
 def before_end(kernel: Sequence[str], end: float | None) -> list[float]:
-    """Return for each line how long before the end it was: 0.0 unless that was certainly more than a day, in seconds
-    below zero. Lines with the machine's own time are compared with the last of them."""
+    """Return for each line how long before the end it was, in seconds below zero: 0.0 unless certainly more than a day.
+
+    Lines with the machine's own time are compared with the last of them.
+    """
     boots = [at for at in map(boot, kernel) if at is not None]
     newest = max(boots, default=0.0)
     ages: list[float] = []

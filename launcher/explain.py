@@ -52,9 +52,6 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     except (UsageError, offline.Unfit) as error:
         print(f"remuster explain: {error}", file=sys.stderr)
         return USAGE
-    except BrokenPipeError:  # whoever read it has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 0
 
 
 @click.command(

@@ -145,7 +145,9 @@ def _root_file(found: Explanation) -> str | None:
     root, where = found.root, found.where
     if root is None:
         return where.file if where else None
-    return where.file if where and where in root.part.lines else root.part.file
+    if where and where in root.part.lines:
+        return where.file
+    return root.part.error.path if root.part.error and found.verdict.line else root.part.file
 
 
 def _confidence(found: Explanation) -> str:
