@@ -72,11 +72,7 @@ def style(sample: Iterable[bytes]) -> Style:
         for kind, word in tokens.items():
             seen.setdefault(kind, Counter())[word] += 1
     share = _NEARLY_ALL * len(lines)
-    kinds = {
-        kind
-        for kind, words in seen.items()
-        if len(words) > 1 and (kind in _SURE or sum(words.values()) >= share)
-    }
+    kinds = {kind for kind, words in seen.items() if len(words) > 1 and (kind in _SURE or sum(words.values()) >= share)}
     if kinds.intersection(_NODES):  # ranks of one number each, on several nodes
         kinds |= {kind for kind in _PROCESSES if sum(seen.get(kind, Counter()).values()) >= share}
     outer = kinds.difference(_RANKS)
@@ -201,6 +197,9 @@ def kernel_like(lines: Sequence[bytes]) -> bool:
 
 
 KERNEL = re.compile(
-    rb"^\x1b?(?:<\d{1,3}>)?\[[ \d]{1,8}\.\d{1,9}\] |^(?:\x1b\[[0-9;]*m)?\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] |"
-    rb"^[^\n]{0,100}\bkernel: |^\d{1,3},\d{1,12},\d{1,16},[-c](?:,[^;\n]{0,200})?;|^(?:NVRM: |nvidia-nvswitch\d)"
+    rb"^(?:<\d{1,3}>)?\[[ \d]{1,8}\.\d{1,9}\] |"  # dmesg
+    rb"^(?:\x1b\[[0-9;]*m)?\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] |"  # dmesg -T
+    rb"^[^\n]{0,100}\bkernel: |"  # journalctl, syslog
+    rb"^\d{1,3},\d{1,12},\d{1,16},[-c](?:,[^;\n]{0,200})?;|"  # /dev/kmsg
+    rb"^(?:NVRM: |nvidia-nvswitch\d)"
 )

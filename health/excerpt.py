@@ -170,5 +170,7 @@ def _sign(plain: bytes, among: Iterable[bytes]) -> bytes:
 def _plain_words() -> tuple[bytes, ...]:
     # The longest first: a line that is kept for 'Error' alone is one of many.
     exceptions = (b"Error", b"Exception", b"Interrupt", b"Failure", b"OutOfMemory", HEADER)
-    found = {word.encode().translate(None, _DIGITS) for word in (*signatures.words(), *kernel.words())}.union(exceptions)
+    found = {word.encode().translate(None, _DIGITS) for word in (*signatures.words(), *kernel.words())}.union(
+        exceptions
+    )
     return tuple(sorted(found, key=lambda word: (-len(word), word)))

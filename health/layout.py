@@ -42,7 +42,9 @@ _KERNEL = re.compile(r"(?i)(?:^|[^a-z])(?:dmesg|kmsg|kern(?:el)?|journal(?:ctl)?
 _PIDS = re.compile(r"(?i)^(?:rank_?)?pids?(?:_map)?\.(?:txt|tsv|csv|log)$")
 _GLOBAL = re.compile(r"(?i)(?:^|[^a-z])(?:global[_-]?)?rank[_.=-]?(\d{1,7})(?!\d)")
 _LOCAL = re.compile(r"(?i)(?:^|[^a-z])(?:local[_.-]?(?:rank)?|lr)[_.=-]?(\d{1,4})(?!\d)")
-_TASK = re.compile(r"(?i)(?:^|[^a-z])(?:task|worker|proc(?:ess)?|replica)[_.=-]?(\d{1,7})(?!\d)|[._-][rtw](\d{1,7})(?!\d)")
+_TASK = re.compile(
+    r"(?i)(?:^|[^a-z])(?:task|worker|proc(?:ess)?|replica)[_.=-]?(\d{1,7})(?!\d)|[._-][rtw](\d{1,7})(?!\d)"
+)
 _NODE = re.compile(r"(?i)(?:^|[^a-z])((?:node|host|machine|agent)(?:[_.-]?rank)?[_.=-]?[a-z]{0,3}\d{1,6})(?![a-z0-9])")
 _POD = re.compile(r"(?i)(?:^|[^a-z])(master|worker)-(\d{1,6})(?!\d)")
 _STREAM = re.compile(r"(?i)(?:^|[^a-z])(?:(stdout|out)|(stderr|err))(?:[^a-z]|$)")
@@ -62,7 +64,9 @@ def places(paths: Iterable[str]) -> tuple[Place, ...]:
 
 def natural(path: str) -> tuple[object, ...]:
     """Return a key by which rank10 comes after rank9."""
-    return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d{1,18})", path) if part)
+    return tuple(
+        (0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d{1,18})", path) if part
+    )
 
 
 def last_attempt(found: Sequence[Place]) -> int:

@@ -28,7 +28,9 @@ SIGNALS = {  # strsignal's, as srun says them
     "Hangup": signal.SIGHUP,
     "Out Of Memory": signal.SIGKILL,
 }
-_PID = re.compile(r"(?i)^\W{0,3}(?:global[_ ]?)?(?:rank)?[ _=:]{0,3}(\d{1,7})[\s,;:=]{1,8}(?:pid[ =:]{0,3})?(\d{1,9})\s*$")
+_PID = re.compile(
+    r"(?i)^\W{0,3}(?:global[_ ]?)?(?:rank)?[ _=:]{0,3}(\d{1,7})[\s,;:=]{1,8}(?:pid[ =:]{0,3})?(\d{1,9})\s*$"
+)
 MOST = 8192
 
 

@@ -1,7 +1,7 @@
 """Times that lines of logs begin with, as far as they can be compared offline. Pure.
 
-Clocks of programs and kernels differ by time zones, and by more where a node's clock is wrong; so all that is decided by
-them is that something happened more than a day earlier, and has nothing to do with an end.
+Clocks of programs and kernels differ by time zones, and by more where a node's clock is wrong; so all that is decided
+by them is that something happened more than a day earlier, and has nothing to do with an end.
 """
 
 from __future__ import annotations

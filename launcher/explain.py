@@ -1,4 +1,4 @@
-"""``remuster explain LOGDIR|FILE...``: the live verdict, offline, on the output of any launcher. No store, GPU or torch.
+"""``remuster explain LOGDIR|FILE...``: the live verdict, offline, on any launcher's output. No store, GPU or torch.
 
 Finds the files, chooses the attempt, and joins what they say with the exit statuses, kernel log and GPU facts that were
 given; ``health`` judges, `explain_show` shows. Called by `commands`.
@@ -16,16 +16,17 @@ from typing import cast
 
 import click
 
-from ..health import offline, wire
-from ..health.classes import find
+from ..health import offline
+from ..health.ends import Part, Unfit
 from ..health.errors import BadEvidence
-from ..health.evidence import Fact, NodeEvidence, RankExit, RoundEvidence
+from ..health.evidence import Fact
 from ..health.layout import Kind, Place, last_attempt, places
-from ..health.offline import Case, End, Part
-from ..health.verdict import Verdict, judge
+from ..health.verdict import judge
 from . import explain_files as files
+from . import explain_record
 from . import explain_show as show
 from .errors import UsageError
+from .explain_record import decoded
 
 USAGE = 2
 TOGETHER_S = 120  # logs of one job's nodes end that close to one another; those of another run of the same id do not
@@ -49,7 +50,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     except click.ClickException as error:
         print(f"remuster explain: {error.format_message().rstrip('.')}; see remuster explain --help", file=sys.stderr)
         return USAGE
-    except (UsageError, offline.Unfit) as error:
+    except (UsageError, Unfit) as error:
         print(f"remuster explain: {error}", file=sys.stderr)
         return USAGE
 
@@ -70,8 +71,12 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     "are concluded from what the logs say.",
 )
 @click.option("--kmsg", metavar="FILE", multiple=True, help="A kernel log (dmesg, journalctl -k) of the node.")
-@click.option("--nvml", metavar="FILE", multiple=True, help="Facts about GPUs: JSON, one object a line (docs/explain.md).")
-@click.option("--policy", is_flag=True, help="Also show what remuster would do: retry or not, who pays, what of the node.")
+@click.option(
+    "--nvml", metavar="FILE", multiple=True, help="Facts about GPUs: JSON, one object a line (docs/explain.md)."
+)
+@click.option(
+    "--policy", is_flag=True, help="Also show what remuster would do: retry or not, who pays, what of the node."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def _explain(
     paths: tuple[str, ...],
@@ -109,7 +114,7 @@ def explained(asked: Asked) -> show.Explanation:
         if recorded is None:
             notes.append(f"{earlier[-1][1]}: it is no record of remuster's: not used")
         else:
-            case, verdict = _from_record(recorded, str(earlier[-1][1]), texts.parts, asked.statuses)
+            case, verdict = explain_record.case_of(recorded, str(earlier[-1][1]), texts.parts, asked.statuses)
             return show.Explanation(verdict or judge(case.evidence), case, tuple(notes))
     parts, said = offline.with_reports(texts.parts)
     said.pids |= texts.pids
@@ -139,7 +144,9 @@ def _chosen(paths: Sequence[Path], notes: list[str]) -> list[tuple[Place, Path]]
     for path in paths:
         try:
             if path.is_dir():
-                named |= {(f"{path}/{name}" if len(paths) > 1 else name): path / name for name in files.walk(path, notes)}
+                named |= {
+                    (f"{path}/{name}" if len(paths) > 1 else name): path / name for name in files.walk(path, notes)
+                }
                 continue
             path.stat()
             if not path.is_file():
@@ -160,9 +167,7 @@ def _as_given(place: Place, given: set[str]) -> Place:
     return place._replace(kind=Kind.OUTPUT) if wanted else place
 
 
-def _one_round(
-    found: Sequence[Place], named: Mapping[str, Path], given: set[str], notes: list[str]
-) -> list[Place]:
+def _one_round(found: Sequence[Place], named: Mapping[str, Path], given: set[str], notes: list[str]) -> list[Place]:
     tree = [place for place in found if place.attempt >= 0]
     if not tree:
         return list(found)
@@ -172,7 +177,9 @@ def _one_round(
     newest = max(runs, key=lambda run: (runs[run], run))
     chosen = {run for run, at in runs.items() if _id(run) == _id(newest) and runs[newest] - at <= TOGETHER_S}
     if len(chosen) < len(runs):
-        notes.append(f"{len(runs)} runs are there; the newest is explained, {_shown(newest)}; give the directory of another")
+        notes.append(
+            f"{len(runs)} runs are there; the newest is explained, {_shown(newest)}; give the directory of another"
+        )
     kept = [place for place in tree if place.run in chosen]
     last = last_attempt(kept)
     attempts = sorted({place.attempt for place in kept})
@@ -218,76 +225,12 @@ def _gpus(path: Path) -> list[Fact]:
         try:
             body: object = json.loads(line)
             entry = cast("dict[str, object]", body) if isinstance(body, dict) else {}
-            (fact,) = _decoded([{**GPU_FIELDS, **entry, "is": "gpu"}])
+            (fact,) = decoded([{**GPU_FIELDS, **entry, "is": "gpu"}])
         except (ValueError, RecursionError, BadEvidence):
             fact = None
         if fact is None or type(fact).__name__ != "Gpu":
-            raise UsageError(f"--nvml {path}: line {number} is no JSON object with facts about a GPU; see docs/explain.md")
+            raise UsageError(
+                f"--nvml {path}: line {number} is no JSON object with facts about a GPU; see docs/explain.md"
+            )
         facts.append(fact)
     return facts
-
-
-def _decoded(facts: list[object]) -> tuple[Fact, ...]:
-    return wire.decode(json.dumps({"v": wire.SCHEMA, "facts": facts}, separators=(",", ":"), ensure_ascii=False).encode())
-
-
-def _from_record(
-    body: Mapping[str, object], name: str, parts: Sequence[Part], statuses: Sequence[int]
-) -> tuple[Case, Verdict | None]:
-    """Return the round that one of our records tells of, the ranks' whole outputs in place of the lines kept in it.
-
-    A verdict comes with it where evidence alone cannot give it: rounds that were ended by plan.
-    """
-    nodes: list[NodeEvidence] = []
-    notes: list[str] = []
-    for item in _objects(body.get("evidence")):
-        facts = item.get("facts")
-        order = item.get("order")
-        try:
-            decoded = _decoded(cast("list[object]", facts) if isinstance(facts, list) else [])
-        except BadEvidence as error:
-            notes.append(f"{name}: {error}")
-            continue
-        nodes.append(NodeEvidence(str(item.get("node")), decoded, order if isinstance(order, int) else 0))
-    here = {(part.local, _folder(part.file)): part for part in parts if part.local >= 0}
-    ends: list[End] = []
-    for i, node in enumerate(nodes):
-        replaced: list[Fact] = []
-        for fact in node.facts:
-            if isinstance(fact, RankExit):
-                part = here.get((fact.local_rank, _folder(f"{fact.logs}/x")))
-                lines = [offline.Said(name, 0, text) for text in fact.tail]
-                part = part or Part(name, node.node, fact.rank, fact.local_rank, lines, fact.error)
-                ends.append(End(part, node.node, fact.rank, fact.local_rank, True, fact.status, True, fact.pid, fact.stopping))
-                if part.lines:
-                    fact = fact._replace(tail=tuple(line.text for line in part.lines))
-            replaced.append(fact)
-        nodes[i] = node._replace(facts=tuple(replaced))
-    members = [(str(m.get("node")), _number(m.get("slots"))) for m in _objects(body.get("members"))]
-    lost = tuple(node for node, _ in members if node not in {node.node for node in nodes})
-    told = _objects([body.get("verdict")])
-    cls = str(told[0].get("class")) if told else ""
-    recorded = None
-    if told and (cls not in ("", "exit_unknown") and (find(cls).name != cls or cls == "success")):
-        sentence = str(told[0].get("sentence"))
-        recorded = Verdict(cls, str(told[0].get("family")), str(told[0].get("node") or ""), sentence=sentence)
-    evidence = RoundEvidence(_number(body.get("round")), tuple(nodes), tuple(members), lost if cls != "success" else ())
-    if statuses:
-        notes.append("--exit is not used: the record has the exit statuses")
-    return Case(evidence, tuple(ends), notes=tuple(notes)), recorded
-
-
-def _folder(path: str) -> str:
-    """The last parts of a rank's directory: run, attempt and local rank; the run may have been moved with its name."""
-    return "/".join(os.path.abspath(path).split("/")[-4:-1])
-
-
-def _objects(value: object) -> list[dict[str, object]]:
-    items = cast("list[object]", value) if isinstance(value, list) else []
-    return [cast("dict[str, object]", item) for item in items if isinstance(item, dict)]
-
-
-def _number(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
-
-

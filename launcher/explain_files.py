@@ -12,17 +12,17 @@ import json
 import os
 import stat
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, cast
 
 from ..health import consoles, kernel
+from ..health.ends import Part, Said
 from ..health.errorfile import read as read_error
 from ..health.excerpt import BUDGET, Excerpt, Signs
 from ..health.layout import Kind, Place
-from ..health.offline import Part, Said
 from ..health.reported import pids
 
 BLOCK = 1 << 20
@@ -83,7 +83,7 @@ def walk(path: Path, notes: list[str]) -> Iterator[str]:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[IO[bytes]]:
+def opened(path: Path) -> Generator[IO[bytes], None, None]:
     """Open a regular file, unpacked where it is gzip's. A FIFO holds nobody up; OSError says what is wrong."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     with os.fdopen(fd, "rb") as file:
@@ -139,7 +139,13 @@ def read_all(places: Sequence[tuple[Place, Path]]) -> Texts:
                     error = read_error(path)
                     if error is not None:
                         texts.parts.append(
-                            Part(str(path), place.node, place.rank, place.local_rank, error=error._replace(path=str(path)))
+                            Part(
+                                str(path),
+                                place.node,
+                                place.rank,
+                                place.local_rank,
+                                error=error._replace(path=str(path)),
+                            )
                         )
                 case Kind.OUTPUT:
                     _read_output(texts, place, path, signs, budget, alone=len(places) == 1)
@@ -264,7 +270,9 @@ def _paired(parts: list[Part]) -> list[Part]:
     joined: dict[tuple[object, ...], Part] = {}
     for part in sorted(parts, key=lambda p: ("err" in os.path.basename(p.file)) if not p.error else -1):
         numbered = part.rank >= 0 or part.local >= 0
-        key = (part.node, part.rank, part.local, part.launcher) if numbered or part.launcher else (_bare_name(part.file),)
+        key = (
+            (part.node, part.rank, part.local, part.launcher) if numbered or part.launcher else (_bare_name(part.file),)
+        )
         if part.launcher:
             key = (*key, part.file)
         known = joined.get(key)

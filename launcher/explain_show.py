@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from ..health import exits, policy, words
 from ..health.causes import GUESS
 from ..health.classes import find
-from ..health.offline import NOBODY, NOWHERE, Case, End, Said, fact, place
+from ..health.ends import NOBODY, NOWHERE, End, Said, fact
+from ..health.offline import Case, place
 from ..health.reading import Standing, read
 from ..health.suspicion import suspicion
 from ..health.verdict import Verdict
@@ -38,7 +39,7 @@ class Explanation:
 
     @property
     def known(self) -> bool:
-        """Whether the exit status of the root was given, or said by a launcher; of every rank where there is no root."""
+        """Whether the exit status of the root was given or told; of every rank where there is no root."""
         root = self.root
         return root.told if root else all(end.told for end in self.case.ends if end.rank != NOBODY)
 
@@ -109,7 +110,9 @@ def words_of(found: Explanation, with_policy: bool) -> str:
     lacking = _lacking(found)
     lines += ["", "Lacking:"] if lacking else []
     for note in lacking:
-        lines += textwrap.wrap(_visible(note), WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+        lines += textwrap.wrap(
+            _visible(note), WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+        )
     return "\n".join(lines)
 
 

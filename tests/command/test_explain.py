@@ -78,7 +78,9 @@ def test_what_remuster_leaves(how: str, tmp_path: Path) -> None:
     assert (told["class"], told["root_rank"]) == (cls, 1)
 
 
-OOM = b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 79.15 GiB\n"
+OOM = (
+    b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 79.15 GiB\n"
+)
 
 
 def long_log(kind: str, size: int) -> Iterator[bytes]:

@@ -150,9 +150,8 @@ def test_one_console(case: dict[str, str], name: str, given: bool, tmp_path: Pat
 @pytest.mark.parametrize("case", SEVERAL, ids=[case["file"] for case in SEVERAL])
 def test_a_console_in_json_of_a_container_runtime(case: dict[str, str], tmp_path: Path, capsys: Capture) -> None:
     lines = interleaved(case, PREFIXES["torchrun --tee"])
-    (tmp_path / "c.log").write_text(
-        "".join(json.dumps({"log": f"{line}\n", "stream": "stderr", "time": "2026-03-11T04:02:00.1Z"}) + "\n" for line in lines)
-    )  # fmt: skip
+    stamp = {"stream": "stderr", "time": "2026-03-11T04:02:00.1Z"}
+    (tmp_path / "c.log").write_text("".join(json.dumps({"log": f"{line}\n", **stamp}) + "\n" for line in lines))
     beside(case, tmp_path)
     check(case, explain(capsys, tmp_path, "--exit", case["exit"]))
 
@@ -186,9 +185,8 @@ def test_mutations_change_no_answer(name: str, tmp_path: Path, capsys: Capture) 
 
 def test_the_keys_that_are_promised(capsys: Capture) -> None:
     told = explain(capsys, LOGS / "m03-ecc-rank3", "--exit=-6,-6,-6,1", "--policy")
-    promised = {"class", "family", "retryable", "node_fault", "root_rank", "root_node", "root_file", "line", "confidence",
-                "sentence", "evidence"}  # fmt: skip
-    assert promised <= told.keys()
+    promised = "class family retryable node_fault root_rank root_node root_file line confidence sentence evidence"
+    assert {*promised.split()} <= told.keys()
     assert told["line"].endswith("uncorrectable ECC error encountered")
     assert told["evidence"][0]["file"].endswith("rank3.log")
     assert told["exit_status"] == 1
@@ -228,7 +226,10 @@ def test_an_error_file_without_a_line(tmp_path: Path, capsys: Capture) -> None:
 
 
 def test_the_last_attempt_is_explained_and_another_on_request(tmp_path: Path, capsys: Capture) -> None:
-    for attempt, line in ((0, "ValueError: x"), (1, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB")):
+    for attempt, line in (
+        (0, "ValueError: x"),
+        (1, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"),
+    ):
         for rank in range(2):
             folder = tmp_path / "none_12345678" / f"attempt_{attempt}" / str(rank)
             folder.mkdir(parents=True)
@@ -242,7 +243,7 @@ def test_the_last_attempt_is_explained_and_another_on_request(tmp_path: Path, ca
 def test_a_console_of_a_launcher_alone_names_the_root(tmp_path: Path, capsys: Capture) -> None:
     report = """\
 step 1
-E1130 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: -9) local_rank: 2 (pid: 5870) of binary: p
+E1130 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: -9) local_rank: 2 (pid: 5870) of p
 Root Cause (first observed failure):
 [0]:
   time      : 2026-11-30_04:03:22
@@ -278,7 +279,9 @@ def test_srun_tells_statuses(tmp_path: Path, capsys: Capture) -> None:
         ("step 3\nValueError: x\n", True),
     ],
 )
-def test_without_a_status_only_words_of_failure_make_one(text: str, failed: bool, tmp_path: Path, capsys: Capture) -> None:
+def test_without_a_status_only_words_of_failure_make_one(
+    text: str, failed: bool, tmp_path: Path, capsys: Capture
+) -> None:
     (tmp_path / "a.log").write_text(text)
     told = explain(capsys, tmp_path / "a.log")
     assert (told["class"] != "success") == failed
