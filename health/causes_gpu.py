@@ -1,7 +1,8 @@
 """Causes that lie in a GPU: what the driver said of it in the kernel log and through NVML. Pure; for ``verdict.py``.
 
 A hardware XID near the node's first failure outranks whatever programs say, except a rank's own error that was seen
-more than a minute earlier; one of long before outranks only what says nothing. An application XID is the program's
+more than a minute earlier; one of some minutes before outranks only what says nothing, for others may have waited for
+its rank since; older ones, and later ones, decide nothing. An application XID is the program's
 doing: of its own words only those that say more are preferred. XIDs that follow from something else never decide.
 The driver's recovery action (XID 154, NVML field 230) is the authority on whether the node can be used again.
 """
@@ -62,8 +63,9 @@ class Device:
         """Return its name for people."""
         if self.switch:
             return f"NVSwitch {self.bus}"
-        number = f"{self.gpu.number} ({self.bus})" if self.gpu and self.bus else self.bus or "of unknown place"
-        return f"GPU {number}"
+        if self.gpu is None or self.gpu.number < 0:
+            return f"GPU {self.bus or 'of unknown place'}"
+        return f"GPU {self.gpu.number} ({self.bus})" if self.bus else f"GPU {self.gpu.number}"
 
     @property
     def switch(self) -> bool:
@@ -110,7 +112,7 @@ def _of_kernel(scene: Scene, seen: Seen, table: Mapping[int, Xid] | None) -> Eve
     if sign.kind is Kind.XID:
         xid = lookup(sign.code, table)
         return Event(xid.cls, _words(xid), seen.at_s, proof, role_of(xid, sign.text), xid, sign.pid, seen.rank)
-    what = f"fatal NVSwitch error {sign.code}" if sign.kind is Kind.SWITCH else "it has fallen off the bus"
+    what = f"fatal NVSwitch error {sign.code}" if sign.kind is Kind.SWITCH else words.cause(sign.cls)
     return Event(sign.cls, what, seen.at_s, proof, rank=seen.rank, switch=sign.kind is Kind.SWITCH)
 
 
@@ -148,15 +150,19 @@ def _cause(scene: Scene, device: Device, event: Event) -> Cause | None:
     if event.role is not Role.ROOT:
         return None
     near = event.at_s is None or scene.near(event.at_s)
+    if not near and not scene.lately(event.at_s or 0.0):
+        return None  # long before, or after: the round went on with it, or had ended
     at_s = scene.first_s or 0.0 if event.at_s is None else event.at_s
     reading, sure = _whose(scene, device, event)
-    if event.hardware:
-        standing = Standing.DEVICE if near and not _told_before(scene, at_s) else Standing.NODE
+    if not near:
+        standing = Standing.HINT if event.xid is None or event.xid.needs_reset else Standing.DISTURBED
+    elif event.hardware:
+        standing = Standing.NODE if _told_before(scene, at_s) else Standing.DEVICE
         if event.at_s is None and (event.counted or not device.failed):
             standing = Standing.NODE  # counters and a wish for a reset say what is ill, not what ended the round
     else:
-        standing = Standing.EXPLICIT if near else Standing.DISTURBED  # a peer of what programs say: the first counts
-        if near and reading and (reading.cls in OWN_WORDS or find(reading.cls).family == "hardware"):
+        standing = Standing.EXPLICIT  # a peer of what programs say: the first counts
+        if reading and (reading.cls in OWN_WORDS or find(reading.cls).family == "hardware"):
             return None
     severity = _severity(event) if event.hardware else 0
     verdict = _verdict(scene, device, event, reading, CERTAIN if near and sure else LIKELY)
@@ -174,7 +180,8 @@ def _verdict(scene: Scene, device: Device, event: Event, reading: Reading | None
     cls = find(event.cls)
     who = f"rank {reading.exit.rank} on {scene.node}" if reading else scene.node
     asked = f"; the driver asks for {RECOVERY_WORDS[device.recovery]}" if device.recovery else ""
-    sentence = f"{who}: {words.cause(cls.name)}: {device.name}: {event.what}{asked}"
+    what = "" if event.what == words.cause(cls.name) else f": {event.what}"
+    sentence = f"{who}: {words.cause(cls.name)}: {device.name}{what}{asked}"
     proofs = [event.proof]
     if reading and reading.line:
         proofs.append(Proof("last lines", f"rank {reading.exit.rank} on {scene.node}", short(reading.line)))

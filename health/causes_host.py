@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from . import exits, words
 from .causes import CERTAIN, LIKELY, Cause, Proof, Verdict, own_exit, short
 from .classes import find
+from .compare import Suspect
 from .fingerprint import fingerprint
 from .kernel import Kind
 from .observed import FabricPort, OomKill
@@ -21,6 +22,7 @@ from .reading import Reading, Standing
 from .scene import Scene, Seen
 
 NODE = "node"  # scope of a counter: of all ranks here
+AT_ONCE_S = 1.0  # after the first end that was seen: of ranks that die together any may be seen first
 POOL = "BrokenProcessPool"  # concurrent.futures: a worker of it was ended from outside
 _PYTHON = re.compile(r"python|pt_|torch|ray::")  # names of processes that a rank and its data workers have
 _WORKER = re.compile(
@@ -43,9 +45,9 @@ def _out_of_memory(scene: Scene) -> Iterator[Cause]:
         killed = r.cls == "killed_unknown" and exits.signal_of(r.exit.status) in (0, signal.SIGKILL)
         if not (killed or named) and r.cls != "dataloader_killed" and r.exception != POOL:
             continue
-        if named is None and r.exit.stopping and killed:  # we did that
-            continue
         count = _counted(scene, r.exit.rank)
+        if named is None and r.exit.stopping and killed and not _before_us(scene, r, count):
+            continue
         close = next((k for k in kills if _may_be(scene, r, k)), None)
         kill = named or close
         if kill is None and count is None:
@@ -55,6 +57,14 @@ def _out_of_memory(scene: Scene) -> Iterator[Cause]:
             count is not None and (count.scope.startswith("rank ") or (count.scope == NODE and alone))
         )
         yield _memory_cause(scene, r, kill, count, sure)
+
+
+def _before_us(scene: Scene, r: Reading, count: OomKill | None) -> bool:
+    """Whether a rank that was being stopped was killed by the kernel all the same: its own cgroup counted it, or it was
+    gone at once, before a grace was over."""
+    if count is None or count.scope == f"rank {r.exit.rank}":
+        return count is not None
+    return count.scope == NODE and scene.first_s is not None and r.exit.at_s - scene.first_s < AT_ONCE_S
 
 
 def _kills(scene: Scene) -> list[Seen]:
@@ -98,7 +108,7 @@ def _memory_cause(scene: Scene, r: Reading, kill: Seen | None, count: OomKill | 
 
 
 def _numbers(count: OomKill) -> str:
-    text = f"{count.kills} out-of-memory kill{'s' * (count.kills != 1)} counted for {count.scope}"
+    text = f"{count.kills} out-of-memory kill{'s' * (count.kills != 1)} counted for {'all ranks here' if count.scope == NODE else count.scope}"
     sizes = [
         f"{name} {size / 2**20:.0f} MiB" for name, size in (("limit", count.limit), ("peak", count.peak)) if size > 0
     ]
@@ -128,14 +138,14 @@ def _bus_error(r: Reading) -> bool:
 
 
 def _storage(scene: Scene) -> Iterator[Cause]:
-    for seen in scene.signs(Kind.DISK, Kind.MOUNT)[:1]:
-        hit = next(
-            (r for r in scene.readings if r.exit.status and exits.signal_of(r.exit.status) == signal.SIGBUS), None
-        )
+    near = scene.signs(Kind.DISK, Kind.MOUNT)
+    for seen in (near or scene.older(Kind.DISK, Kind.MOUNT))[:1]:
+        ended = (r for r in scene.readings if near and exits.signal_of(r.exit.status) == signal.SIGBUS)
+        hit = next(ended, None)
         who = f"rank {hit.exit.rank} on {scene.node}" if hit else scene.node
         sentence = f"{who}: {words.cause(seen.sign.cls)}: {short(seen.sign.text)}"
         proof = Proof("kernel log", scene.node, seen.sign.text)
-        standing = Standing.NODE if hit else Standing.HINT
+        standing = Standing.NODE if hit else Standing.HINT if near else Standing.DISTURBED
         yield _cause(scene, hit, seen.sign.cls, sentence, [proof], False, standing, seen.at_s)
 
 
@@ -194,6 +204,19 @@ def _cause(
         evidence=tuple(proofs),
     )
     return Cause(standing, (scene.order, at_s, verdict.rank), verdict, None, r is not None and r.exit.stopping)
+
+
+def blocked(scene: Scene) -> list[Suspect]:
+    """Return the ranks that the kernel says are stuck in it."""
+    stuck = [*scene.older(Kind.BLOCKED), *scene.signs(Kind.BLOCKED)]
+    found = {r.exit.rank: s.sign.text for s in stuck if (r := scene.by_pid(s.sign.pid))}
+    return [Suspect(rank, f"it is stuck in the kernel: {short(text)}", "kernel log") for rank, text in found.items()]
+
+
+def crashed(scene: Scene, rank: int) -> Proof | None:
+    """Return what the kernel says of a rank's bad access: it names the library."""
+    ours = (s for s in scene.signs(Kind.CRASH) if (r := scene.by_pid(s.sign.pid)) and r.exit.rank == rank)
+    return next((Proof("kernel log", scene.node, s.sign.text) for s in ours), None)
 
 
 def not_deciding(scene: Scene) -> list[str]:

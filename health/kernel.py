@@ -24,7 +24,7 @@ class Kind(Enum):
     """What a sign is about."""
 
     XID = "xid"  # code, bus, perhaps pid
-    LOST = "lost"  # a GPU that is gone, without an XID: bus
+    LOST = "lost"  # a GPU that is gone or does not start, without an XID: bus
     SWITCH = "switch"  # an NVSwitch's SXid: code, bus
     OOM = "oom"  # the kernel killed pid for want of memory; scope: 'global' or 'memcg'
     MEMORY = "memory"  # host memory that cannot be corrected; perhaps the pid that was sent SIGBUS
@@ -74,6 +74,10 @@ TABLE: tuple[Pattern, ...] = (
             r"\b.{0,80}|.{0,80})has fallen off the bus", "open-gpu-kernel-modules osinit.c, nv.c",
             "NVRM: GPU 0000:44:00.0: GPU has fallen off the bus.",
             "NVRM: GPU at PCI:0000:44:00: GPU-aaaaaaaa-0000-0000-0000-000000000001"),
+    Pattern(Kind.LOST, "gpu_unavailable", r"NVRM: GPU (?P<bus>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.\d)?): "
+            r"(?:RmInitAdapter|rm_init_adapter) failed", "open-gpu-kernel-modules osinit.c RmInitAdapter, nv.c",
+            "NVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x62:0xffff:2351)",
+            "NVRM: GPU 0000:3b:00.0: RmInitAdapter succeeded after a reset"),
     Pattern(Kind.SWITCH, "gpu_nvlink",
             r"nvidia-nvswitch\d{1,3}: SXid \(PCI:(?P<bus>[0-9a-fA-F:.]{5,20})\): (?P<code>\d{5}), Fatal\b",
             "NVIDIA Fabric Manager User Guide, NVSwitch errors",

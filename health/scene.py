@@ -15,6 +15,7 @@ from .observed import Early, FabricPort, Gpu, KernelLine, OomKill, Sighting
 from .reading import Reading, went_on
 
 BEFORE_S, AFTER_S = 60.0, 10.0  # around a node's first failure: a device that failed within has to do with it
+LATELY_S = 1860.0  # gloo's timeout, the longest usual one: what ended a rank's part then is why others waited till now
 LINES = 400  # of a kernel log; its reader keeps fewer
 
 
@@ -45,9 +46,17 @@ class Scene:
         """Return whether something happened so close to the first failure that it has to do with it."""
         return self.first_s is None or -BEFORE_S <= at_s - self.first_s <= AFTER_S
 
+    def lately(self, at_s: float) -> bool:
+        """Return whether something happened before that, but not before the others could have begun to wait."""
+        return self.first_s is not None and -LATELY_S <= at_s - self.first_s < -BEFORE_S
+
     def signs(self, *kinds: Kind) -> list[Seen]:
         """Return the near signs of these kinds."""
         return [seen for seen in self.seen if seen.sign.kind in kinds and self.near(seen.at_s)]
+
+    def older(self, *kinds: Kind) -> list[Seen]:
+        """Return the signs of these kinds that are older than the near ones, but may be what others waited for."""
+        return [seen for seen in self.seen if seen.sign.kind in kinds and self.lately(seen.at_s)]
 
     def by_pid(self, pid: int) -> Reading | None:
         """Return the rank with that process id, None when it is none's (or the ids are of different namespaces)."""

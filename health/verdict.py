@@ -26,7 +26,7 @@ from .fingerprint import fingerprint
 from .observed import Early, HookWord, Lacked, SchedulerWord, Sighting, Silence, Slow
 from .reading import Reading, Standing, read
 from .scene import Scene, scene_of, with_sightings
-from .waiting import laggard
+from .waiting import Laggard, laggard
 from .xid import Xid
 
 __all__ = ["ADMIT", "LEAVE", "NOTICE", "PLANNED", "Proof", "Verdict", "after_notice", "judge"]
@@ -39,6 +39,7 @@ PROOFS = 8
 ONE_NODE = frozenset({
     "user_import", "user_data_missing", "user_permission", "env_library_mismatch", "network_config",
 })  # fmt: skip
+NO_PROGRAM = (126, 127)  # of a shell: the program cannot be run, is not there
 _SURE = {Standing.SCHEDULER: CERTAIN, Standing.DEVICE: CERTAIN, Standing.EXPLICIT: CERTAIN, Standing.NODE: CERTAIN,
          Standing.CRASHED: LIKELY, Standing.NETWORK: LIKELY, Standing.DISTURBED: LIKELY}  # fmt: skip
 
@@ -68,7 +69,11 @@ def judge(evidence: RoundEvidence, xids: Mapping[int, Xid] | None = None) -> Ver
         root = leave
     if root is None:
         return replace(_nothing(evidence, readings), lacked=_lacked(nodes))
-    root = _waited(evidence, readings, root) if root.standing is Standing.WAITED else root
+    if root.standing in (Standing.WAITED, Standing.CRIED):
+        found = laggard(evidence, readings, [b for scene in scenes for b in causes_host.blocked(scene)])
+        root = (
+            _named(root, found) if found and root.standing is Standing.WAITED else _after_an_early_end(readings, root)
+        )
     verdict = _one_node_only(evidence, readings, root)
     return _complete(verdict, readings, nodes, scenes, xids)
 
@@ -147,11 +152,8 @@ def _beats_leave(root: Cause | None, leave: Cause) -> bool:
     return root.order[0] < leave.order[0] or root.verdict.node == leave.verdict.node
 
 
-def _waited(evidence: RoundEvidence, readings: list[Reading], root: Cause) -> Cause:
-    """All that is known is that ranks waited: name the one that they waited for, if it can be known."""
-    found = laggard(evidence, readings)
-    if found is None:
-        return _after_an_early_end(readings, root)
+def _named(root: Cause, found: Laggard) -> Cause:
+    """All that the ranks say is that they waited: name the one that they waited for."""
     r, cls = found.reading, find("rank_hang")
     verdict = replace(
         root.verdict, cls=cls.name, family=cls.family, node=found.node, rank=found.rank,
@@ -177,14 +179,19 @@ def _after_an_early_end(readings: list[Reading], root: Cause) -> Cause:
 def _one_node_only(evidence: RoundEvidence, readings: list[Reading], root: Cause) -> Verdict:
     """Note a node fault when a class of ``ONE_NODE`` shows on one node, and ranks of another node got on without."""
     verdict = root.verdict
-    if root.reading is None or verdict.cls not in ONE_NODE or len(evidence.members) < 2:
+    missing = verdict.cls == "user_args" and verdict.status in NO_PROGRAM
+    if root.reading is None or not (missing or verdict.cls in ONE_NODE) or len(evidence.members) < 2:
         return verdict
     with_it = {r.node for r in readings if r.cls == verdict.cls}
     others = {r.node for r in readings} - with_it
     if len(with_it) > 1 or not others:
         return verdict
+    if missing:
+        cls = find("node_mount_missing")
+        mark = fingerprint(cls.name, "", "", verdict.line or exits.words(verdict.status))
+        verdict = replace(verdict, cls=cls.name, family=cls.family, fingerprint=mark)
     note = f"{verdict.sentence} (seen only on {verdict.node}: its image or mounts may differ)"
-    return replace(verdict, node_fault=True, sentence=note)
+    return replace(verdict, node_fault=True, confidence=LIKELY, sentence=note)
 
 
 def _complete(
@@ -204,23 +211,26 @@ def _complete(
         counts.append(f"the last lines of {len(readings) - READ_RANKS} ranks were not read")
     if silent := sum(1 for node in nodes if not node.facts):
         counts.append(f"{silent} nodes had nothing to say")
-    used = {proof.text for proof in verdict.evidence}
+    evidence = (*verdict.evidence, *_around(verdict, nodes, scenes))[:PROOFS]
+    used = {proof.text for proof in evidence}
     seen = [note for note in _seen(nodes, scenes, xids) if not any(text and text in note for text in used)]
     return replace(
         verdict,
         victims=tuple((r.node, r.exit.rank, r.exit.status) for r in victims),
-        evidence=(*verdict.evidence, *_around(verdict, nodes))[:PROOFS],
+        evidence=evidence,
         unused=(*_bounded(unused), *counts, *_bounded(seen)),
         lacked=_lacked(nodes),
     )
 
 
-def _around(verdict: Verdict, nodes: Sequence[NodeEvidence]) -> list[Proof]:
-    """Return why the round was ended early, when it was: it goes with every cause."""
-    alarm = [
+def _around(verdict: Verdict, nodes: Sequence[NodeEvidence], scenes: Sequence[Scene]) -> list[Proof]:
+    """Return what goes with any cause: why the round was ended early, and what the kernel says of a crash."""
+    found = [
         Proof("alarm", node.node, short(fact.why)) for node in nodes for fact in node.facts if isinstance(fact, Early)
     ]
-    return [proof for proof in alarm if proof not in verdict.evidence][:2]
+    crash = (causes_host.crashed(scene, verdict.rank) for scene in scenes if scene.node == verdict.node)
+    found = [*(proof for proof in crash if proof), *found[:2]]
+    return [proof for proof in found if proof not in verdict.evidence]
 
 
 def _seen(nodes: Sequence[NodeEvidence], scenes: Sequence[Scene], xids: Mapping[int, Xid] | None) -> list[str]:

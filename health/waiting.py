@@ -2,17 +2,17 @@
 
 In order: the ranks that the others name; the one that had enqueued or completed least, as torch's flight recorder left
 it; the one with the lowest sequence number in its last lines (or of those equal, that has enqueued least); the one
-whose process does not run; the one whose stack is elsewhere; the one that is silent for longest; the only rank that
-neither waited nor failed. With more than one left, nobody is blamed.
+whose process does not run; the one whose stack is elsewhere; the one that is stuck in the kernel; the one that is
+silent for longest; the only rank that neither waited nor failed. With more than one left, nobody is blamed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from .causes import GUESS, LIKELY
-from .compare import silent, suspect
+from .compare import Suspect, silent, suspect
 from .evidence import RoundEvidence
 from .reading import Reading, Standing, Wait
 
@@ -28,8 +28,8 @@ class Laggard(NamedTuple):
     reading: Reading | None
 
 
-def laggard(evidence: RoundEvidence, readings: list[Reading]) -> Laggard | None:
-    """Return the rank that the others waited for, None when it cannot be known."""
+def laggard(evidence: RoundEvidence, readings: list[Reading], blocked: Sequence[Suspect] = ()) -> Laggard | None:
+    """Return the rank that the others waited for, None when it cannot be known. ``blocked``: stuck in the kernel."""
     waiting = [r for r in readings if r.standing is Standing.WAITED]
     by_rank = {r.exit.rank: r for r in readings}
     home = dict(_ranks(evidence))
@@ -49,6 +49,8 @@ def laggard(evidence: RoundEvidence, readings: list[Reading]) -> Laggard | None:
         r, wait = behind
         why = f"it was at {wait.operation} number {wait.sequence} when its wait ran out, the others were further"
         return named(r.exit.rank, why, "last lines")
+    if len(blocked) == 1:
+        return named(*blocked[0])
     if (found := silent(evidence)) is not None:
         return named(*found)
     spoken = {r.exit.rank for r in waiting} | {r.exit.rank for r in readings if r.standing is Standing.CRIED}

@@ -143,6 +143,12 @@ GPUS: dict[str, tuple[RoundEvidence, str, str, int, bool, str]] = {
     "11 s after": (alone(ended(0, 1, KEY), xid(79, at_s=111)), "user_data_error", "a", 0, False, "certain"),
     "ten minutes before the others' wait ran out": (
         round_of((ended(0, -6, WATCHDOG, at_s=700), stopped(1, at_s=701), gpu(79, at_s=99, ranks=(1,)))), "gpu_lost", "a", 1, True, "likely"),
+    "five hours before, a kill, and a hang": (
+        round_of((ended(0, -6, WATCHDOG, at_s=20000), stopped(1, at_s=20001), gpu(79, 74, at_s=99, ranks=(1,)))), "rank_hang", "a", 1, False, "guess"),
+    "some minutes before, and a kill": (alone(ended(0, -9, at_s=700), gpu(79, at_s=99)), "killed_unknown", "a", 0, False, "guess"),
+    "some minutes before, and no words": (alone(ended(0, 7, at_s=700), gpu(79, at_s=99)), "gpu_lost", "a", 0, True, "likely"),
+    "after the end, and no words": (alone(ended(0, 7, at_s=99), gpu(79, at_s=110)), "exit_unknown", "a", 0, False, "guess"),
+    "it does not start": (alone(ended(0, 1), KernelLine(99, "NVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x62)")), "gpu_unavailable", "a", 0, True, "certain"),
     "a traceback that was seen a minute before": (
         alone(ended(0, 1, KEY), Sighting(0, 20.0, "exception", "KeyError: 'text'"), xid(79, at_s=99)), "user_data_error", "a", 0, False, "certain"),
     "one that was seen just before": (
@@ -182,6 +188,13 @@ HOSTS: dict[str, tuple[RoundEvidence, str, str, int, bool, str]] = {
         alone(ended(0, 1, TB + "concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated"),
               OomKill("rank 0", 1)), "host_oom", "a", 0, False, "certain"),
     "our own SIGKILL": (round_of((ended(0, 1, KEY), stopped(1, -9), OomKill("rank 1", 1))), "user_data_error", "a", 0, False, "certain"),
+    "our own SIGKILL after the grace": (
+        round_of((ended(0, 1, GLOO), stopped(1, -9, at_s=130), OomKill("node", 1))), "peer_lost", "a", 0, False, "guess"),
+    "killed in the moment in which a peer was seen to cry": (
+        round_of((ended(0, 1, GLOO), stopped(1, -9, at_s=100.1), OomKill("node", 1))), "host_oom", "a", 1, False, "likely"),
+    "our own SIGKILL, nobody else's": (round_of((ended(0, 1, GLOO), stopped(1, -9, at_s=100.1))), "peer_lost", "a", 0, False, "guess"),
+    "its own counter while it was being stopped": (
+        round_of((ended(0, 1, GLOO), stopped(1, -9, at_s=130), OomKill("rank 1", 1))), "host_oom", "a", 1, False, "certain"),
     "memory error with a bus error": (alone(ended(0, -7), KernelLine(99, UE)), "host_memory_ecc", "a", 0, True, "certain"),
     "memory error that names the rank": (round_of((ended(0, 1, GLOO), ended(1, -7), KernelLine(99, SIGBUS))), "host_memory_ecc", "a", 1, True, "certain"),
     "a bus error of a data worker is not always shared memory": (alone(ended(0, 1, BUS), KernelLine(99, UE)), "host_memory_ecc", "a", 0, True, "certain"),
@@ -190,6 +203,11 @@ HOSTS: dict[str, tuple[RoundEvidence, str, str, int, bool, str]] = {
     "memory error beside a traceback": (alone(ended(0, 1, KEY), KernelLine(99, UE)), "user_data_error", "a", 0, False, "certain"),
     "disk under a wait": (round_of((ended(0, 1, GLOO_WAIT), stopped(1), KernelLine(99, "nvme nvme0: controller is down; will reset"))), "fs_mount_lost", "a", -1, True, "likely"),
     "mount under a wait": (round_of((ended(0, 1, GLOO_WAIT), stopped(1)), (stopped(2), KernelLine(99, "nfs: server nas1 not responding, still trying"))), "fs_hang", "b", -1, True, "likely"),
+    "minutes ago, under a wait": (round_of((ended(0, 1, GLOO_WAIT, at_s=700), stopped(1), KernelLine(99, "nfs: server nas1 not responding, still trying"))), "fs_hang", "a", -1, True, "likely"),
+    "minutes ago, and a bare end": (round_of((ended(0, 7, at_s=700), KernelLine(99, "nfs: server nas1 not responding, still trying"))), "exit_unknown", "a", 0, False, "guess"),
+    "hours ago, under a wait": (round_of((ended(0, 1, GLOO_WAIT, at_s=9700), stopped(1), KernelLine(99, "nfs: server nas1 not responding"))), "rank_hang", "a", 1, False, "guess"),
+    "the program is on one node only": (round_of((ended(0, 127), ended(1, 127)), (stopped(2), stopped(3))), "node_mount_missing", "a", 0, True, "likely"),
+    "the program is nowhere": (round_of((ended(0, 127),), (ended(2, 127),)), "user_args", "a", 0, False, "guess"),
     "a disk does not explain a traceback": (alone(ended(0, 1, KEY), KernelLine(99, "EXT4-fs error (device sdb1): x")), "user_data_error", "a", 0, False, "certain"),
     "nor what the program says of its storage": (alone(ended(0, 1, STALE), KernelLine(99, "nfs: server nas1 not responding, still trying")), "fs_transient", "a", 0, False, "certain"),
     "nor a kill": (alone(ended(0, -9), KernelLine(99, "EXT4-fs error (device sdb1): x")), "killed_unknown", "a", 0, False, "guess"),
@@ -239,6 +257,10 @@ HANGS: dict[str, tuple[RoundEvidence, str, str, int, bool, str]] = {
     "stacks all alike": (hang(*(Stack(r, "py-spy", WAITING) for r in range(4))), "collective_timeout", "a", 0, False, "guess"),
     "a process that is stopped": (
         hang(*(Stack(r, "proc", ("python: sleeping" if r != 1 else "python: stopped",)) for r in range(4))), "rank_hang", "a", 1, False, "likely"),
+    "a process that is stuck in the kernel": (
+        hang(KernelLine(60, "INFO: task python:101 blocked for more than 120 seconds.")), "rank_hang", "a", 1, False, "likely"),
+    "a process that is no rank": (
+        hang(KernelLine(60, "INFO: task kworker:7 blocked for more than 120 seconds.")), "collective_timeout", "a", 0, False, "guess"),
     "the lowest step": (
         round_of((QUIET, stopped(0), stopped(1), Silence(0, 8, 90, 30, "heartbeat"), Silence(1, 7, 90, 30, "heartbeat"))),
         "rank_hang", "a", 1, False, "likely"),
@@ -308,6 +330,22 @@ def test_words() -> None:
     assert v.sentence == ("rank 2 on b hung: it had enqueued 39 collectives of group 0, the others 40 (ALLREDUCE)")
     v = judge(HOSTS["counters of a port decide nothing"][0])
     assert "b: mlx5_2 port 1 is ACTIVE, symbol_error +3" in v.unused
+
+
+def test_who_left_early_is_named() -> None:
+    waited = judge(round_of((ended(0, 1, GLOO_WAIT), ended(1, 0, at_s=10))))
+    assert waited.sentence.endswith("(rank 1 on a had exited 0 before)")
+    cried = judge(round_of((ended(0, 1, GLOO), ended(1, 0, at_s=10))))
+    assert (cried.cls, cried.rank) == ("peer_lost", 0)
+    assert cried.sentence.endswith("(rank 1 on a had exited 0 before)")
+
+
+def test_a_crash_is_shown_with_the_library() -> None:
+    line = "python[100]: segfault at 0 ip 00007f1 sp 00007ffd error 4 in libc10.so[7f1+9000]"
+    v = judge(round_of((ended(0, -11), stopped(1), KernelLine(99, line))))
+    assert (v.cls, v.confidence) == ("segfault", "likely")
+    assert v.evidence[-1] == ("kernel log", "a", line)
+    assert not any("libc10" in note for note in v.unused)
 
 
 def test_what_lacked_is_named_once_for_all_nodes() -> None:
