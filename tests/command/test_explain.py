@@ -30,17 +30,21 @@ ENDS = {
 }
 
 
-def explain(cwd: Path, *args: str | Path, timeout: float = 60) -> tuple[dict[str, Any], float]:
+MEASURE = """\
+import os, sys
+pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ)
+_, status, usage = os.wait4(pid, 0)
+print(usage.ru_maxrss, file=sys.stderr)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""  # a process's largest RSS counts what it was forked from, which pytest should not be
+
+
+def explain(*args: str | Path) -> tuple[dict[str, Any], float]:
     """Return what the command said, and its largest RSS in MiB."""
-    line = [str(COMMAND), "explain", *map(str, args), "--json"]
-    reader, writer = os.pipe()
-    pid = os.posix_spawn(line[0], line, ENV, file_actions=[(os.POSIX_SPAWN_DUP2, writer, 1)])
-    os.close(writer)
-    with os.fdopen(reader) as out:
-        said = out.read()
-    _, status, usage = os.wait4(pid, 0)
-    assert os.waitstatus_to_exitcode(status) == 0, said
-    return json.loads(said), usage.ru_maxrss / 1024
+    line = [sys.executable, "-S", "-c", MEASURE, str(COMMAND), "explain", *map(str, args), "--json"]
+    done = subprocess.run(line, env=ENV, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), int(done.stderr) / 1024
 
 
 @pytest.mark.process
@@ -52,10 +56,10 @@ def test_what_torchrun_leaves(how: str, tmp_path: Path) -> None:
     with (tmp_path / "console").open("wb") as console:
         subprocess.run(line, cwd=tmp_path, env=ENV, stdout=console, stderr=console, timeout=100, check=False)
     for paths in (["console"], ["logs", "console"]):
-        told, _ = explain(tmp_path, *(tmp_path / path for path in paths))
+        told, _ = explain(*(tmp_path / path for path in paths))
         assert (told["class"], told["root_rank"]) == (cls, 1), told
         assert told["exit_status"] == (1 if how == "raises" else -9)
-    told, _ = explain(tmp_path, tmp_path / "logs", "--exit", "-15,1" if how == "raises" else "-15,-9")
+    told, _ = explain(tmp_path / "logs", "--exit", "-15,1" if how == "raises" else "-15,-9")
     assert (told["class"], told["root_rank"]) == (cls, 1)
     assert "/attempt_0/1/std" in told["root_file"]
 
@@ -68,13 +72,13 @@ def test_what_remuster_leaves(how: str, tmp_path: Path) -> None:
     line = [str(COMMAND), "--nproc-per-node", "2", "--max-restarts", "1", "--log-dir", "logs", "t.py"]
     with (tmp_path / "console").open("wb") as console:
         subprocess.run(line, cwd=tmp_path, env=ENV, stdout=console, stderr=console, timeout=100, check=False)
-    told, _ = explain(tmp_path, tmp_path / "logs")
+    told, _ = explain(tmp_path / "logs")
     assert (told["class"], told["root_rank"]) == (cls, 1)
     assert told["exit_status"] == (1 if how == "raises" else -9)  # from the record
     assert "/attempt_" in told["root_file"]
     (record,) = (tmp_path / "logs").glob("*/attempts/attempt-000.json")
     assert json.loads(record.read_text())["verdict"]["fingerprint"] == told["fingerprint"]
-    told, _ = explain(tmp_path, tmp_path / "console")
+    told, _ = explain(tmp_path / "console")
     assert (told["class"], told["root_rank"]) == (cls, 1)
 
 
@@ -108,7 +112,7 @@ def long_log(kind: str, size: int) -> Iterator[bytes]:
 def check_long(kind: str, size: int, folder: Path) -> None:
     with (folder / "long.log").open("wb") as file:
         file.writelines(long_log(kind, size))
-    told, rss = explain(folder, folder / "long.log", "--exit", "1")
+    told, rss = explain(folder / "long.log", "--exit", "1")
     assert told["class"] == "cuda_oom", told["sentence"]
     assert told["root_rank"] == (3 if kind == "console" else None)
     assert rss < RSS_MIB
