@@ -298,6 +298,14 @@ def test_a_rank_that_fell_silent_while_others_cried_is_the_one(tmp_path: Path, c
     assert (told["class"], told["root_rank"], told["confidence"]) == ("killed_unknown", 1, "guess")
 
 
+def test_the_one_cause_among_a_thousand_victims(tmp_path: Path, capsys: Capture) -> None:
+    for i in range(1000):
+        cry = "RuntimeError: [/gloo/transport/tcp/pair.cc:537] Connection closed by peer [10.0.3.11]:39001"
+        (tmp_path / f"rank{i}.log").write_text("ValueError: x\n" if i == 700 else f"{cry}\n")
+    told = explain(capsys, tmp_path)
+    assert (told["class"], told["root_rank"], told["ranks"]) == ("user_exception", 700, 1000)
+
+
 def test_an_old_line_of_the_kernel_is_not_the_cause(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "rank0.log").write_text("2026-03-11 07:00:00 step 1\n2026-03-11 07:00:01 step 2\n")
     line = "[{}] NVRM: Xid (PCI:0000:44:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"
