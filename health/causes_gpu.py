@@ -227,8 +227,9 @@ def _whose(scene: Scene, device: Device, event: Event) -> tuple[Reading | None, 
             return r, True
     if len(scene.readings) == 1:
         return scene.readings[0], True
-    if event.rank >= 0 and (r := scene.by_rank(event.rank)) is not None and r.standing is not Standing.CRIED:
-        return r, False
+    held = scene.by_rank(event.rank) if event.rank >= 0 else None
+    if held is not None and held.standing < Standing.WAITED:  # else it only was the one that people pasted it into
+        return held, False
     spoke = [r for r in scene.readings if find(r.cls).family in ("hardware", "gpu-app") and r.exit.status]
     ended = [r for r in scene.readings if r.exit.status and r.standing <= Standing.BARE]
     for among in (spoke, ended):

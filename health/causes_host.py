@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from . import exits, words
 from .causes import CERTAIN, LIKELY, Cause, Proof, Verdict, own_exit, short
+from .causes_node import OUT_OF_MEMORY
 from .classes import find
 from .compare import Suspect
 from .fingerprint import fingerprint
@@ -25,6 +26,7 @@ NODE = "node"  # scope of a counter: of all ranks here
 AT_ONCE_S = 1.0  # after the first end that was seen: of ranks that die together any may be seen first
 POOL = "BrokenProcessPool"  # concurrent.futures: a worker of it was ended from outside
 _PYTHON = re.compile(r"python|pt_|torch|ray::")  # names of processes that a rank and its data workers have
+_OOM_WORD = re.compile(OUT_OF_MEMORY)
 _WORKER = re.compile(
     r"DataLoader worker \(pid(?:\(s\))? (\d{1,9})[^)]{0,200}\) (?:is killed by signal: Killed|exited unexp)"
 )
@@ -50,13 +52,14 @@ def _out_of_memory(scene: Scene) -> Iterator[Cause]:
             continue
         close = next((k for k in kills if _may_be(scene, r, k)), None)
         kill = named or close
-        if kill is None and count is None:
+        word = next((text for text in scene.scheduler if _OOM_WORD.search(text)), "")
+        if kill is None and count is None and not word:
             continue
         alone = sum(1 for o in scene.readings if o.cls in (r.cls, "killed_unknown") and not o.exit.stopping) == 1
         sure = named is not None or (
             count is not None and (count.scope.startswith("rank ") or (count.scope == NODE and alone))
         )
-        yield _memory_cause(scene, r, kill, count, sure)
+        yield _memory_cause(scene, r, (kill, count, word), sure)
 
 
 def _before_us(scene: Scene, r: Reading, count: OomKill | None) -> bool:
@@ -87,7 +90,8 @@ def _counted(scene: Scene, rank: int) -> OomKill | None:
     return min(risen, key=lambda c: (not c.scope.startswith("rank "), c.scope != NODE, c.scope), default=None)
 
 
-def _memory_cause(scene: Scene, r: Reading, kill: Seen | None, count: OomKill | None, sure: bool) -> Cause:
+def _memory_cause(scene: Scene, r: Reading, found: tuple[Seen | None, OomKill | None, str], sure: bool) -> Cause:
+    kill, count, word = found
     who = f"rank {r.exit.rank} on {scene.node}"
     worker = r.cls == "dataloader_killed" or r.exception == POOL
     what = "lost a data worker" if worker else f"ended with {exits.words(r.exit.status)}"
@@ -101,6 +105,9 @@ def _memory_cause(scene: Scene, r: Reading, kill: Seen | None, count: OomKill | 
     if count is not None:
         proofs.append(Proof("cgroup", scene.node, _numbers(count)))
         said.append(_numbers(count))
+    if word:
+        proofs.append(Proof("scheduler", scene.node, short(word)))
+        said.append(f"the scheduler says: {short(word)}")
     if r.line:
         proofs.append(Proof("last lines", who, short(r.line)))
     return _cause(scene, r, "host_oom", f"{who} {what}: {words.cause('host_oom')}: {'; '.join(said)}", proofs, sure,
@@ -108,10 +115,10 @@ def _memory_cause(scene: Scene, r: Reading, kill: Seen | None, count: OomKill | 
 
 
 def _numbers(count: OomKill) -> str:
-    text = f"{count.kills} out-of-memory kill{'s' * (count.kills != 1)} counted for {'all ranks here' if count.scope == NODE else count.scope}"
-    sizes = [
-        f"{name} {size / 2**20:.0f} MiB" for name, size in (("limit", count.limit), ("peak", count.peak)) if size > 0
-    ]
+    who = "all ranks here" if count.scope == NODE else count.scope
+    text = f"{count.kills} out-of-memory kill{'s' * (count.kills != 1)} counted for {who}"
+    known = (("limit", count.limit), ("peak", count.peak))
+    sizes = [f"{name} {size / 2**20:.0f} MiB" for name, size in known if size > 0]
     return f"{text} ({', '.join(sizes)})" if sizes else text
 
 

@@ -25,12 +25,13 @@ from .signatures import UNNAMED, Role, match, table
 
 LEAVE, ADMIT, NOTICE = "leave", "admit", "notice"
 KEEPER_KILLED = 9  # of Left: nobody can ask a node to leave by SIGKILL, so it stands for the keeper's end
+OUT_OF_MEMORY = r"(?i)out[ _-]?of[ _-]?memory|oom[-_ ]kill"  # of a scheduler's word
 # What schedulers call it, Slurm's states among them; looked for when no signature knows the words.
 _SCHEDULER = (
     (re.compile(r"(?i)\bpreempt"), "preempted"),
     (re.compile(r"(?i)time[ _-]?limit|\bDEADLINE\b|\bTIMEOUT\b"), "time_limit"),
     (re.compile(r"(?i)node[ _-]?fail"), "node_lost"),
-    (re.compile(r"(?i)out[ _-]?of[ _-]?memory|oom[-_ ]kill"), "host_oom"),
+    (re.compile(OUT_OF_MEMORY), "host_oom"),
 )
 
 

@@ -16,7 +16,8 @@ from enum import IntEnum
 from . import exits
 from .classes import find
 from .evidence import RankExit
-from .signatures import FILE_TIMER, GENERIC, HANG, TYPED, Hit, Role, match
+from .kernel import Sign, signs
+from .signatures import FILE_TIMER, GENERIC, HANG, MAX_LINES, TYPED, Hit, Role, match
 
 
 class Standing(IntEnum):
@@ -61,6 +62,7 @@ class Reading:
     wait: Wait | None = None
     suspects: tuple[int, ...] = ()  # global ranks that the rank itself accuses
     crumb: str = ""  # its last line, for a fingerprint when nothing else speaks
+    pasted: tuple[Sign, ...] = ()  # lines of a kernel log among its own
 
 
 _PROGRESS = re.compile(r"(?i)\b(?:step|iter|iteration|epoch)s?\b[ =:#\[(]{0,3}\d")
@@ -79,10 +81,13 @@ def read(node: str, end: RankExit) -> Reading:
     """Return what this end says. Pure, and total: any text is allowed."""
     if end.status == 0:
         return Reading(node, end, "success", Standing.INNOCENT)
-    lines = [*end.tail, *_error_lines(end)]
+    lines = [*end.tail, *_error_lines(end)][-MAX_LINES:]
+    pasted = tuple(sign for sign in signs(lines) if not went_on(lines, sign.index))
+    kernels = {sign.index for sign in pasted}  # the kernel's words, not the rank's
     hits = match(lines)
-    best = _best([hit for hit in hits if not went_on(lines, hit.index)])
-    bare = replace(_bare(node, end, _inner_status(end, lines)), crumb=lines[-1] if lines else "")
+    best = _best([hit for hit in hits if hit.index not in kernels and not went_on(lines, hit.index)])
+    bare = _bare(node, end, _inner_status(end, lines))
+    bare = replace(bare, crumb=lines[-1] if lines else "", pasted=pasted)
     if best is None:
         return bare
     told = replace(

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from .evidence import Fact, NodeEvidence, RankExit
 from .kernel import Kind, Sign, signs
-from .observed import Early, FabricPort, Gpu, KernelLine, OomKill, Sighting
-from .reading import Reading, went_on
+from .observed import Early, FabricPort, Gpu, KernelLine, OomKill, SchedulerWord, Sighting
+from .reading import Reading
 
 BEFORE_S, AFTER_S = 60.0, 10.0  # around a node's first failure: a device that failed within has to do with it
 LATELY_S = 1860.0  # gloo's timeout, the longest usual one: what ended a rank's part then is why others waited till now
@@ -40,6 +40,7 @@ class Scene:
     kills: tuple[OomKill, ...]
     ports: tuple[FabricPort, ...]
     sightings: tuple[Sighting, ...]
+    scheduler: tuple[str, ...]
     first_s: float | None
 
     def near(self, at_s: float) -> bool:
@@ -71,10 +72,7 @@ def scene_of(node: NodeEvidence, readings: Sequence[Reading]) -> Scene:
     """Gather what is known of a node; ``readings`` are those of its ranks."""
     kernel = [fact for fact in node.facts if isinstance(fact, KernelLine)][:LINES]
     seen = [Seen(sign, kernel[sign.index].at_s) for sign in signs(fact.text for fact in kernel)]
-    for r in readings:
-        if r.exit.status:
-            tail = r.exit.tail
-            seen += [Seen(sign, r.exit.at_s, r.exit.rank) for sign in signs(tail) if not went_on(tail, sign.index)]
+    seen += [Seen(sign, r.exit.at_s, r.exit.rank) for r in readings for sign in r.pasted]
     return Scene(
         node.node,
         node.order,
@@ -84,6 +82,7 @@ def scene_of(node: NodeEvidence, readings: Sequence[Reading]) -> Scene:
         tuple(fact for fact in node.facts if isinstance(fact, OomKill)),
         tuple(fact for fact in node.facts if isinstance(fact, FabricPort)),
         tuple(fact for fact in node.facts if isinstance(fact, Sighting)),
+        tuple(fact.text for fact in node.facts if isinstance(fact, SchedulerWord)),
         _first(node.facts),
     )
 

@@ -74,7 +74,7 @@ def judge(evidence: RoundEvidence, xids: Mapping[int, Xid] | None = None) -> Ver
         root = (
             _named(root, found) if found and root.standing is Standing.WAITED else _after_an_early_end(readings, root)
         )
-    verdict = _one_node_only(evidence, readings, root)
+    verdict = _with_rank(evidence, readings, _one_node_only(evidence, readings, root))
     return _complete(verdict, readings, nodes, scenes, xids)
 
 
@@ -163,6 +163,22 @@ def _named(root: Cause, found: Laggard) -> Cause:
         evidence=(Proof(found.source, f"rank {found.rank} on {found.node}", found.why), *root.verdict.evidence),
     )  # fmt: skip
     return replace(root, verdict=verdict)
+
+
+def _with_rank(evidence: RoundEvidence, readings: list[Reading], verdict: Verdict) -> Verdict:
+    """A GPU of which nobody knows whose it is: of the rank on its node that all others waited for."""
+    if not verdict.gpu or verdict.rank >= 0:
+        return verdict
+    found = laggard(evidence, readings)
+    if found is None or found.node != verdict.node or found.reading is None:
+        return verdict
+    end = found.reading.exit
+    sentence = verdict.sentence.replace(f"{verdict.node}: ", f"rank {found.rank} on {verdict.node}: ", 1)
+    proof = Proof(found.source, f"rank {found.rank} on {found.node}", found.why)
+    return replace(
+        verdict, rank=found.rank, local_rank=end.local_rank, status=end.status, sentence=sentence, confidence=LIKELY,
+        evidence=(*verdict.evidence, proof),
+    )  # fmt: skip
 
 
 def _after_an_early_end(readings: list[Reading], root: Cause) -> Cause:

@@ -157,6 +157,8 @@ GPUS: dict[str, tuple[RoundEvidence, str, str, int, bool, str]] = {
     "by NVML's map": (round_of((ended(0, 1, LAUNCH), ended(1, 1, LAUNCH), gpu(48, ranks=(1,)))), "gpu_ecc", "a", 1, True, "certain"),
     "by the process": (round_of((ended(0, 1, LAUNCH), ended(1, 1, LAUNCH), xid(48, pid=101))), "gpu_ecc", "a", 1, True, "certain"),
     "by its words": (round_of((ended(0, 1, GLOO), ended(1, 1, LAUNCH), xid(48))), "gpu_ecc", "a", 1, True, "likely"),
+    "by whom the others waited for": (
+        round_of((ended(0, -6, WATCHDOG), ended(1, -6, WATCHDOG.replace("SeqNum=9", "SeqNum=8")), xid(48))), "gpu_ecc", "a", 1, True, "likely"),
     "nobody's": (round_of((ended(0, 1, LAUNCH), ended(1, 1, LAUNCH), xid(48))), "gpu_ecc", "a", -1, True, "certain"),
     "on another node than the first cry": (
         round_of((ended(0, 1, GLOO), stopped(1)), (stopped(2), stopped(3), gpu(79, ranks=(3,), at_s=99))), "gpu_lost", "b", 3, True, "certain"),
@@ -218,6 +220,7 @@ HOSTS: dict[str, tuple[RoundEvidence, str, str, int, bool, str]] = {
     "a link beside a lost node": (round_of((ended(0, 1, REMOTE), KernelLine(100, DOWN)), lost=("z",)), "node_lost", "z", -1, True, "certain"),
     "the scheduler": (round_of((ended(0, 143), SchedulerWord("slurm: job 7 state PREEMPTED"))), "preempted", "a", -1, False, "certain"),
     "its time is over": (round_of((ended(0, 143), SchedulerWord("JobState=TIMEOUT"))), "time_limit", "a", -1, False, "certain"),
+    "the scheduler counted a kill": (round_of((ended(0, -9), stopped(1), SchedulerWord("slurmstepd: error: Detected 1 oom_kill event in StepId=7.0"))), "host_oom", "a", 0, False, "likely"),
     "a word that says nothing": (round_of((ended(0, 7), SchedulerWord("JobState=RUNNING"))), "exit_unknown", "a", 0, False, "guess"),
     "a hook's word decides nothing": (round_of((ended(0, 7), HookWord("resume hook exit 1: No space left on device"))), "exit_unknown", "a", 0, False, "guess"),
 }  # fmt: skip
@@ -362,6 +365,8 @@ def test_lines_of_a_kernel_log_in_a_ranks_own_output() -> None:
     pasted = judge(round_of((ended(0, 1, GLOO), ended(1, 1, line))))
     assert (pasted.cls, pasted.rank, pasted.gpu) == ("gpu_lost", 1, "0000:44:00")
     assert pasted.evidence[0].where == "a, last lines of rank 1"
+    elsewhere = judge(round_of((ended(0, -6, f"{line}\n{WATCHDOG}"), ended(1, 1, LAUNCH))))
+    assert (elsewhere.cls, elsewhere.rank) == ("gpu_lost", 1)
     went_on = judge(alone(ended(0, 1, f"{line}\nstep 8 loss 1\nstep 9 loss 1\n{KEY}")))
     assert went_on.cls == "user_data_error"
 
