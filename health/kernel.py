@@ -149,6 +149,11 @@ def signs(lines: Iterable[str]) -> tuple[Sign, ...]:
     return tuple(_signs(lines))
 
 
+def words() -> tuple[str, ...]:
+    """Return the plain words of which a line that is a sign holds one."""
+    return _words()
+
+
 def interesting(line: str) -> bool:
     """Return whether a line of the kernel log means something: about a microsecond for one that does not."""
     return _sign(0, line) is not None

@@ -84,6 +84,11 @@ def match(lines: Sequence[str]) -> tuple[Hit, ...]:
     return tuple(hit for hit in hits if not _beside()[hit.sign] or _beside()[hit.sign] in seen)
 
 
+def words() -> tuple[str, ...]:
+    """Return the plain words of which a line that any signature reads holds one; not those of exceptions' lines."""
+    return tuple(word for word, _ in _words()[0])
+
+
 def prepare() -> None:
     """Read the tables now, so that the first failure is judged nearly as soon as later ones."""
     _words()

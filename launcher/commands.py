@@ -13,6 +13,7 @@ from typing import cast
 COMMANDS: dict[str, str] = {  # name: module of this room, and its function of the words after the name and environment
     "check": "check:main",
     "completion": "completion:main",
+    "explain": "explain:main",
     "leave": "leave:main",
     "man": "manual:main",
     "quarantine": "quarantine:main",
