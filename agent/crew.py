@@ -7,7 +7,6 @@ the file thread; a hung log directory makes a start fail by itself and never hol
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import time
 from collections.abc import Callable
