@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ..health import hang
 from ..health.evidence import Beat, Fact
-from ..health.observed import Early, Silence, Slow
+from ..health.observed import SILENCE, Early, Silence, Slow
 from . import node_words as words
 from .files import FileThread
 from .linux import boottime
@@ -97,7 +97,7 @@ class HangWatch:
             now = boottime()
             found = hang.look(self._beats(begun), now, self._since_s, self._terms, self._trail)
             if found.alarm:
-                why = Early(found.rank, now - begun.at_s, found.alarm)
+                why = Early(found.rank, now - begun.at_s, found.alarm, SILENCE)
                 self._means.post(words.Alarmed(now, begun.round, why, WINDOW_S))
                 return
             await self._sample(begun, found.sample)

@@ -19,7 +19,7 @@ from .causes import CERTAIN, GUESS, LIKELY, SENTENCE, Cause, Proof, Verdict, pla
 from .classes import find
 from .evidence import AgentDied, Fault, Fenced, GuardianDied, Left, NodeEvidence, RankExit, RoundEvidence, StartError
 from .fingerprint import fingerprint
-from .observed import Early, SchedulerWord
+from .observed import SILENCE, Early, SchedulerWord
 from .reading import Standing
 from .signatures import UNNAMED, Role, match, table
 
@@ -142,7 +142,7 @@ def _early(node: NodeEvidence, fact: Early) -> Cause:
 
 @lru_cache(maxsize=1)
 def _classes_of_signs() -> dict[str, str]:
-    return {UNNAMED: "user_exception", **{signature.name: signature.cls for signature in table()}}
+    return {UNNAMED: "user_exception", SILENCE: "rank_hang", **{signature.name: signature.cls for signature in table()}}
 
 
 def _class_of_sign(name: str) -> str:

@@ -10,6 +10,9 @@ from typing import Annotated, NamedTuple
 Large = Annotated[int, "large"]  # a number that may go beyond any pid, status or second
 
 
+SILENCE = "silence"  # the sign of an alarm over ranks that do nothing
+
+
 class Sighting(NamedTuple):
     """A line that a living rank wrote, and what it is a sign of; the first of its kind in the round."""
 
@@ -25,7 +28,7 @@ class Early(NamedTuple):
     rank: int
     at_s: float
     why: str  # a sentence
-    sign: str = ""  # the signature of the line that gave cause, '' when none did
+    sign: str = ""  # the signature of the line that gave cause, SILENCE, or ''
 
 
 class KernelLine(NamedTuple):

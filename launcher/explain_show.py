@@ -203,7 +203,7 @@ def _policy(found: Explanation) -> dict[str, object]:
     """What a job with remuster's default budget, and nothing spent of it, would do."""
     verdict = found.verdict
     answer = policy.respond(verdict, policy.Memory(), policy.Limits(None), policy.Facts())
-    suspect = suspicion(verdict)
+    suspect = suspicion(verdict, found.case.evidence)
     node = "none" if suspect is None else "quarantine" if suspect else "quarantine when it happens again there"
     return {
         "retry": answer.retry,
