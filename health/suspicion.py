@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from .classes import find
 from .evidence import AgentDied, Fact, Fault, Fenced, GuardianDied, RankExit, RoundEvidence, StartError
-from .observed import FabricPort, Gpu, HookWord, KernelLine, OomKill, SchedulerWord, Sighting
+from .observed import FabricPort, Gpu, KernelLine, OomKill, SchedulerWord, Sighting
 from .verdict import Verdict
 
 # The node went, or was killed: nothing says that it is sick, and what comes back has proven that it is there.
 UNSAID = frozenset({"node_lost", "killed_unknown"})
 # What a node says of itself. Silence, a place in a collective, a slow step: others wait for it, and no more is known.
-OWN = (
-    *(StartError, Fenced, GuardianDied, AgentDied, Fault, Sighting, KernelLine, Gpu, OomKill, FabricPort),
-    *(SchedulerWord, HookWord),
-)
+OWN = (*(StartError, Fenced, GuardianDied, AgentDied, Fault, Sighting, KernelLine, Gpu, FabricPort, SchedulerWord),)
 
 
 def suspicion(verdict: Verdict, evidence: RoundEvidence) -> bool | None:
@@ -34,4 +31,6 @@ def suspicion(verdict: Verdict, evidence: RoundEvidence) -> bool | None:
 def _own_word(fact: Fact) -> bool:
     if isinstance(fact, RankExit):
         return fact.status != 0 and not fact.stopping
+    if isinstance(fact, OomKill):  # told of with 0, too
+        return fact.kills > 0
     return isinstance(fact, OWN)

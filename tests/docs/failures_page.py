@@ -8,6 +8,7 @@ from collections import defaultdict
 
 from remuster.health import exits, kernel, policy, words, xid
 from remuster.health.classes import FailureClass, all_classes
+from remuster.health.evidence import NodeEvidence, RankExit, RoundEvidence
 from remuster.health.signatures import Role, Signature, table
 from remuster.health.suspicion import suspicion
 from remuster.health.verdict import Verdict
@@ -141,11 +142,14 @@ def _statuses(found: list[int]) -> str:
     return " or ".join(said)
 
 
+_SAID = RoundEvidence(1, (NodeEvidence("node", (RankExit(0, 0, 1, 1, 1.0),)),), (("node", 1),))
+
+
 def _does(cls: FailureClass) -> str:
     """Say what the policy answers to a first failure of the class, when restarts are allowed."""
     verdict = Verdict(cls.name, cls.family, "node", 0, node_fault=cls.always_node_fault, status=1, fingerprint="x")
     answer = policy.respond(verdict, policy.Memory(), policy.Limits(None), policy.Facts())
-    once = suspicion(verdict)
+    once = suspicion(verdict, _SAID)
     if not answer.retry:
         raised = policy.respond(
             Verdict(cls.name, cls.family, "node", 0, status=1, exception="E", fingerprint="x"),

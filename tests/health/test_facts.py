@@ -440,14 +440,16 @@ def test_b30_a_kill_is_explained_by_a_counter_with_its_numbers() -> None:
 
 @pytest.mark.parametrize("code", [13, 31, 43, 45, 68, 109])
 def test_b31_an_application_xid_drains_no_node(code: int) -> None:
-    v = judge(alone(ended(0, 1, ILLEGAL), gpu(code, ranks=(0,)), xid(code)))
-    assert (v.cls, v.node_fault, suspicion(v)) == ("gpu_app_fault", False, None)
+    evidence = alone(ended(0, 1, ILLEGAL), gpu(code, ranks=(0,)), xid(code))
+    v = judge(evidence)
+    assert (v.cls, v.node_fault, suspicion(v, evidence)) == ("gpu_app_fault", False, None)
 
 
 @pytest.mark.parametrize("code", [48, 79])
 def test_b31_a_hardware_xid_does(code: int) -> None:
-    v = judge(alone(ended(0, 1, ILLEGAL), gpu(31, 43, 45, code, ranks=(0,))))
-    assert (v.family, v.node_fault, suspicion(v)) == ("hardware", True, True)
+    evidence = alone(ended(0, 1, ILLEGAL), gpu(31, 43, 45, code, ranks=(0,)))
+    v = judge(evidence)
+    assert (v.family, v.node_fault, suspicion(v, evidence)) == ("hardware", True, True)
 
 
 def test_b31_what_a_number_means_can_be_given() -> None:
