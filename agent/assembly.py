@@ -87,10 +87,12 @@ def assemble(parts: Parts) -> Agent:
         return Wards(parts.store, settings.keys, log.line)
 
     async def vet(n: Round) -> words.Checked:
-        from .blamed import Suspected, no_check, vet
+        from .blamed import Suspected, vet
+        from .fitness import Here, when_blamed
 
+        here = Here(spec, place.shown.run_dir, parts.seat.environ, parts.spared.by, log.line)
         about = Suspected(settings.node, spec.run_id, spec.least_others, wards and wards(), log.line)
-        return await vet(no_check, n, about)
+        return await vet(lambda: when_blamed(here), n, about)
 
     wards = made_wards if spec.backend is Backend.ETCD else None
     entrance = Entrance(spec, parts.spared.by("resume hook"), log.line)

@@ -34,12 +34,7 @@ class CheckResult(NamedTuple):
     text: str = ""
 
 
-Check = Callable[[str], Awaitable[CheckResult]]  # given why the node is blamed
-
-
-async def no_check(reason: str) -> CheckResult:
-    """Answer for a node that has nothing to check itself with."""
-    return CheckResult(Grade.UNKNOWN, f"nothing checks this node ({reason})")
+Check = Callable[[], Awaitable[CheckResult]]
 
 
 class Suspected(NamedTuple):
@@ -56,7 +51,7 @@ async def vet(check: Check, n: Round, about: Suspected, limit_s: float = CHECK_S
     """Check this node, blamed for the end of round ``n``; whatever goes wrong with the check itself lets it pass."""
     about.say(f"this node is blamed for the end of round {n}: it is checked before it takes part again")
     try:
-        result = await asyncio.wait_for(check(f"blamed for the end of round {n}"), limit_s)
+        result = await asyncio.wait_for(check(), limit_s)
     except asyncio.TimeoutError:
         result = CheckResult(Grade.UNKNOWN, f"no end within {limit_s:g} s")
     except Exception as error:  # a plug-in of the site's, say

@@ -35,7 +35,7 @@ from .proc import start_ticks
 from .run_dir import NoRoomForLogs, RunDirectoryError, run_directory
 from .seat import Seat
 from .signals import LEAVE_SIGNAL, Signals
-from .spec import Backend, JobSpec
+from .spec import FABRIC, Backend, JobSpec
 from .strays import sweep_strays
 from .worker_env import scrubbed
 
@@ -151,7 +151,7 @@ class _Host:
         spec, node, address = self._spec, settings.node, settings.record.address
         level = os.environ.get("LOGLEVEL", "")
         log = Notes(lambda text: self._console().say(text), run_dir, self._records, level, spec.output.events)
-        refused = await self._unfit(settings, log)
+        refused = await self._unfit(settings, run_dir, log)
         if refused is not None:
             return refused
         # Ranks get theirs with their orders; this marks what the agent itself starts, a resume hook, for a later sweep.
@@ -201,7 +201,17 @@ class _Host:
             return self._complain(f"processes {survivors} do not die from SIGKILL; reboot this node", UNHEALTHY)
         return end.code
 
-    async def _unfit(self, settings: Settings, log: Notes) -> int | None:
+    async def _sick(self, run_dir: Path) -> str:
+        """Return why this node had better not take part, '' where nothing says so."""
+        check, environ = self._spec.node_check, self._seat.environ
+        if not check.on or not (_has_devices() or check.installed or check.command):
+            return ""
+        from .fitness import Here, before_joining
+
+        here = Here(self._spec, run_dir, environ, lambda _: lambda _: None, self._console().say)
+        return await before_joining(here)
+
+    async def _unfit(self, settings: Settings, run_dir: Path, log: Notes) -> int | None:
         """Clear away what an earlier start has left, and look at the port that is given; return why not to begin."""
         spec = self._spec
         if not spec.new_run:  # nobody has used an id that was made just now
@@ -210,6 +220,8 @@ class _Host:
                 log.line("killed what an earlier start had left", pids=list(strays.killed))
             if strays.survivors:
                 return self._complain(f"processes {strays.survivors} of an earlier start do not die; reboot", UNHEALTHY)
+        if why := await self._sick(run_dir):
+            return self._complain(f"this node cannot take part: {why} (--node-check=off lets it)", UNHEALTHY)
         if spec.master is not None and spec.place in (None, 0):
             try:
                 await meeting_point(settings.record.address, spec.master)
@@ -304,6 +316,11 @@ class _Host:
     def _complain(self, sentence: str, code: int) -> int:
         self._console().say(_voiced(sentence))
         return code
+
+
+def _has_devices() -> bool:
+    """Tell whether this node has something that can be bad although it starts programs."""
+    return gpu_start.driver_here(os.environ) or os.path.exists(FABRIC)
 
 
 def _voiced(sentence: str) -> str:

@@ -31,13 +31,14 @@ from ..health.node_check import (
     shared_memory,
 )
 from .bounded_child import ChildTrouble, NoAnswer, Reply, ask_child
+from .gpu_start import driver_here
+from .spec import FABRIC
 
 READ_S = 3.0  # for file systems and /sys
 PROBE_S = 12.0  # for the driver: its first call on an idle node loads firmware
 DEEP_S = 120.0
 TESTS_S = 20.0  # of those, what the memory of all GPUs is tested for
 PLUGIN_S = 60.0
-FABRIC = Path("/sys/class/infiniband")
 _UNSYNCHRONISED = 0x40  # STA_UNSYNC of adjtimex(2)
 
 Spare = Callable[[tuple[int, ...]], None]
@@ -50,7 +51,7 @@ class Wish(NamedTuple):
     environ: Mapping[str, str]  # the ranks': which GPUs they see
     python: str = sys.executable  # the ranks' interpreter
     command: tuple[str, ...] = ()  # of the site's own
-    plugins: bool = False  # installed ones are run too
+    installed: bool = False  # what is installed under remuster.node_checks is run too
     gpus: int | None = None  # how many there must be
     deep: bool = False
     own: int = 0  # pid whose descendants' GPU memory is the job's own
@@ -60,14 +61,14 @@ class Wish(NamedTuple):
 class Looking(NamedTuple):
     """What a check needs of whoever runs it."""
 
-    spare: Spare  # told of each child's pid
+    spare: Callable[[str], Spare]  # for a child of that name: what is told of its pid
     say: Callable[[str], None]  # a child's words
 
 
 async def check_node(wish: Wish, around: Looking) -> tuple[Finding, ...]:
     """Return all findings; never raises, and takes no longer than the bounds above."""
     work: list[Coroutine[object, object, list[Finding]]] = [_host(wish), _plugins(wish, around)]
-    if has_driver() or wish.gpus:
+    if wish.gpus or driver_here(os.environ):
         work.append(_gpus(wish, around))
     found = [finding for part in await asyncio.gather(*work) for finding in part]
     if wish.deep and conclude(found).passed is not False:
@@ -75,19 +76,11 @@ async def check_node(wish: Wish, around: Looking) -> tuple[Finding, ...]:
     return tuple(found)
 
 
-def has_driver() -> bool:
-    """Tell whether an NVIDIA driver can be here, at the price of a few calls: nothing is loaded."""
-    if os.path.exists("/dev/nvidiactl"):
-        return True
-    places = os.environ.get("LD_LIBRARY_PATH", "").split(":")
-    return any(place and os.path.exists(os.path.join(place, "libnvidia-ml.so.1")) for place in places)
-
-
 # --- this host --------------------------------------------------------------------------------------------------------
 async def _host(wish: Wish) -> list[Finding]:
     try:
         return await asyncio.wait_for(asyncio.to_thread(_read_host, wish.log_dir), READ_S)
-    except TimeoutError:
+    except asyncio.TimeoutError:
         return [Finding("host", "this host", State.UNKNOWN, f"its file systems gave no answer within {READ_S:g} s")]
 
 
@@ -98,7 +91,7 @@ def _read_host(log_dir: Path) -> list[Finding]:
         found.append(shared_memory(shm.f_blocks * shm.f_frsize, shm.f_bavail * shm.f_frsize))
     except OSError as error:
         found.append(Finding("shm", SHM, State.NOTE, f"{error.strerror}; data workers need it"))
-    ports = read_ports(FABRIC)
+    ports = read_ports(Path(FABRIC))
     files, locked = (resource.getrlimit(which)[0] for which in (resource.RLIMIT_NOFILE, resource.RLIMIT_MEMLOCK))
     return [*found, *limits(files, locked, bool(ports)), clock(_synchronised()), *fabric(ports)]
 
@@ -146,7 +139,7 @@ def _synchronised() -> bool | None:
 async def _gpus(wish: Wish, around: Looking) -> list[Finding]:
     argv = [sys.executable, "-m", f"{__package__}.gpu_probe", str(wish.own or os.getpid())]
     try:
-        reply = await ask_child(argv, b"", timeout_s=PROBE_S, spare=around.spare, say=around.say)
+        reply = await ask_child(argv, b"", timeout_s=PROBE_S, spare=around.spare("GPU probe"), say=around.say)
         return _judged(wish, reply)
     except ChildTrouble as error:
         return [Finding("gpu", "GPU driver", State.UNKNOWN, f"the look at it {error}")]
@@ -194,7 +187,7 @@ async def _deep(wish: Wish, around: Looking) -> list[Finding]:
     lines: list[str] = []
     argv = [wish.python, str(program), "cuda", f"{min(TESTS_S, wish.deep_s / 3):g}"]
     try:
-        reply = await ask_child(argv, b"", timeout_s=wish.deep_s, spare=around.spare, say=lines.append)
+        reply = await ask_child(argv, b"", timeout_s=wish.deep_s, spare=around.spare("deep check"), say=lines.append)
         ended = f"the tests ended with status {reply.status}" if reply.status else ""
     except NoAnswer:
         ended = f"it did not end within {wish.deep_s:g} s"
@@ -231,7 +224,7 @@ async def _plugins(wish: Wish, around: Looking) -> list[Finding]:
     work: list[Coroutine[object, object, list[Finding]]] = []
     if wish.command:
         work.append(_command(wish, around))
-    if wish.plugins:
+    if wish.installed:
         work.append(_installed(around))
     return [finding for part in await asyncio.gather(*work) for finding in part]
 
@@ -240,7 +233,9 @@ async def _command(wish: Wish, around: Looking) -> list[Finding]:
     """Run the site's command: 0 passes, 1 to 125 fails with its last line, all else is unknown."""
     what, lines = Path(wish.command[0]).name, list[str]()
     try:
-        reply = await ask_child(wish.command, b"", timeout_s=PLUGIN_S, spare=around.spare, say=lines.append)
+        reply = await ask_child(
+            wish.command, b"", timeout_s=PLUGIN_S, spare=around.spare("node check"), say=lines.append
+        )
     except ChildTrouble as error:
         return [Finding("plugin", what, State.UNKNOWN, f"it {error}")]
     printed = reply.out.decode(errors="replace").strip().split("\n")[-1]
@@ -254,7 +249,7 @@ async def _installed(around: Looking) -> list[Finding]:
     argv = [sys.executable, "-m", f"{__package__}.check_plugins"]
     lines: list[str] = []
     try:
-        reply = await ask_child(argv, b"", timeout_s=PLUGIN_S, spare=around.spare, say=lines.append)
+        reply = await ask_child(argv, b"", timeout_s=PLUGIN_S, spare=around.spare("node checks"), say=lines.append)
         ended = f"status {reply.status}: {reply.last_words}" if reply.status else ""
     except ChildTrouble as error:
         ended = str(error)

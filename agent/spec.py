@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 DRIFT = 1e-3  # relative clock drift between this node and the store; generous, NTP slews by at most 5e-4 a side
 MARGIN_S = 0.25  # from the decision to kill to the first SIGKILL, on a busy machine
 KERNEL_LOG = "/dev/kmsg"
+FABRIC = "/sys/class/infiniband"  # RDMA devices, where there are any
 KEEPALIVES_PER_TTL = 5  # one is sent every TTL/5
 
 
@@ -87,6 +88,14 @@ class Output(NamedTuple):
     writer: Writer = Writer.AUTO
 
 
+class NodeCheck(NamedTuple):
+    """What this node must pass before it takes part: see ``node_check.py``."""
+
+    on: bool = True
+    installed: bool = False  # what is installed under remuster.node_checks too
+    command: tuple[str, ...] = ()  # of the site's own
+
+
 class SpecError(ValueError):
     """A job that contradicts itself: what is wrong, then after a semicolon what to do."""
 
@@ -145,6 +154,8 @@ class JobSpec:
     on_event: tuple[str, ...] = field(default=(), repr=False)  # a command, or a URL alone, which may hold a token
 
     kernel_log: str = KERNEL_LOG  # where the kernel's words are read; empty: nowhere
+    node_check: NodeCheck = NodeCheck()
+
     output: Output = Output()
     timer_file: str | None = None  # file timers are served: at this path; empty: in the run directory
     log_dir: Path | None = None  # None: a new one of this user's

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..agent.spec import KERNEL_LOG, JobSpec, Output, SpecError, StoreAccess
+from ..agent.spec import KERNEL_LOG, JobSpec, NodeCheck, Output, SpecError, StoreAccess
 from ..rendezvous.admission import Admit
 from ..rendezvous.membership import Order
 from ..rendezvous.records import ROLE, StoreLoss
@@ -112,6 +112,7 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
             resume_hook=_hook(given),
             on_event=_on_event(given),
             kernel_log=_kernel_log(given),
+            node_check=_node_check(given),
             output=_output(given, env, notes),
             timer_file=env.timer_file,
         )
@@ -295,6 +296,13 @@ def _exit_map(given: Given) -> tuple[Mapped, ...]:
 def _on_event(given: Given) -> tuple[str, ...]:
     text = given.text("on-event")
     return () if text is None else files.listener(given.origin("on-event"), text)
+
+
+def _node_check(given: Given) -> NodeCheck:
+    text = _text(given, "node-check", "on")
+    if text in ("on", "all", "off"):
+        return NodeCheck(text != "off", text == "all")
+    return NodeCheck(command=files.command(given.origin("node-check"), text, "give a command, on, all or off"))
 
 
 def _kernel_log(given: Given) -> str:

@@ -195,6 +195,11 @@ def listener(name: str, text: str) -> tuple[str, ...]:
                 f"{name} is a URL that cannot be used; write http://HOST/PATH or https://HOST/PATH, without a user"
             )
         return (text,)
+    return command(name, text, "give a command or a URL, or leave it out")
+
+
+def command(name: str, text: str, instead: str) -> tuple[str, ...]:
+    """Return a command line in words, its program found; ``instead`` says what to give where there is none."""
     import shlex
 
     try:
@@ -202,7 +207,7 @@ def listener(name: str, text: str) -> tuple[str, ...]:
     except ValueError as error:
         raise UsageError(f"{name} is not a command line ({error}); check its quotes") from None
     if not argv:
-        raise UsageError(f"{name} is empty; give a command or a URL, or leave it out")
+        raise UsageError(f"{name} is empty; {instead}")
     found = _which(argv[0])
     if found is None:
         if "://" in argv[0]:

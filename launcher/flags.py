@@ -220,6 +220,15 @@ FLAGS: tuple[Flag, ...] = (
         repeat=True,
     ),
     Flag(
+        "node-check",
+        Group.RETRY,
+        "What this node must pass before it takes part: on: GPUs and RDMA ports, where it has any; all: what is "
+        "installed as remuster.node_checks too; a command: that too (0 passes, 1 to 125 fails); off: nothing. See "
+        "remuster check. Default on.",
+        metavar="on|all|off|CMD",
+        ours=True,
+    ),
+    Flag(
         "on-event",
         Group.RETRY,
         "What to tell when the budget is nearly spent, a node is lost or put in quarantine, a round went back behind "

@@ -29,7 +29,7 @@ from node_tables import (
 )
 
 from remuster.agent import node_words as words
-from remuster.agent.blamed import Check, CheckResult, Grade, Suspected, no_check, vet
+from remuster.agent.blamed import Check, CheckResult, Grade, Suspected, vet
 from remuster.rendezvous.admission import mark
 from remuster.rendezvous.records import Job, Round, decode_node, encode
 from remuster.rendezvous.store import KeyValue, TxnResult
@@ -130,34 +130,37 @@ def test_a_new_incarnation_is_checked_anew() -> None:
 
 
 # --- around the check itself ------------------------------------------------------------------------------------------
-async def broken(_: str) -> CheckResult:
+async def broken() -> CheckResult:
     raise OSError("no such library")
 
 
-async def endless(_: str) -> CheckResult:
+async def endless() -> CheckResult:
     await asyncio.Event().wait()
     raise AssertionError
 
 
-async def failing(_: str) -> CheckResult:
+async def failing() -> CheckResult:
     return CheckResult(Grade.FAILED, "GPU 3:\n lost " + "x" * 500)
 
 
-async def passing(reason: str) -> CheckResult:
-    assert reason == "blamed for the end of round 2"
+async def passing() -> CheckResult:
     return CheckResult(Grade.PASSED)
+
+
+async def unsure() -> CheckResult:
+    return CheckResult(Grade.UNKNOWN, "no answer from the driver")
 
 
 @pytest.mark.parametrize(
     ("check", "unfit", "says"),
     [
         (passing, "", "has passed"),
-        (no_check, "", "cannot tell, and lets it take part: nothing checks this node"),
+        (unsure, "", "cannot tell, and lets it take part: no answer from the driver"),
         (broken, "", "cannot tell, and lets it take part: OSError: no such library"),
         (endless, "", "cannot tell, and lets it take part: no end within 0.05 s"),
         (failing, ("GPU 3: lost " + "x" * 500)[:200], "has failed: GPU 3: lost xxx"),
     ],
-    ids=["passing", "none", "broken", "endless", "failing"],
+    ids=["passing", "unsure", "broken", "endless", "failing"],
 )
 async def test_only_a_check_that_fails_takes_the_node_away(check: Check, unfit: str, says: str) -> None:
     lines: list[str] = []

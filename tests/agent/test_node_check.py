@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
 from remuster.agent import node_check
+from remuster.agent.gpu_start import driver_here
 from remuster.agent.node_check import Looking, Wish
 from remuster.health.node_check import Finding, GpuReading, PortReading, State, conclude
 
-QUIET = Looking(lambda _: None, lambda _: None)
+QUIET = Looking(lambda _: lambda _: None, lambda _: None)
 
 
 def look(wish: Wish, around: Looking = QUIET) -> tuple[Finding, ...]:
@@ -83,7 +85,7 @@ def test_a_command_that_is_not_there_lets_pass(tmp_path: Path) -> None:
 
 
 def test_gpus_that_should_be_there_and_are_not(tmp_path: Path) -> None:
-    if node_check.has_driver():
+    if driver_here(os.environ):
         pytest.skip("this machine has an NVIDIA driver")
     assert conclude(look(Wish(tmp_path, {}, gpus=8))).passed is False
 
@@ -122,7 +124,7 @@ def test_the_tests_answer(tmp_path: Path, lines: list[object], end: str, passed:
 
 def test_children_are_told_to_be_spared_and_leave_nothing(tmp_path: Path) -> None:
     pids: list[tuple[int, ...]] = []
-    look(Wish(tmp_path, {}, command=(program(tmp_path, "pass"),)), Looking(pids.append, lambda _: None))
+    look(Wish(tmp_path, {}, command=(program(tmp_path, "pass"),)), Looking(lambda _: pids.append, lambda _: None))
     assert len(pids) == 2
     assert len(pids[0]) == 1
     assert pids[1] == ()
@@ -140,7 +142,7 @@ def test_installed_checks_are_run_in_an_interpreter_of_their_own(
         "def fine(): print('noise')\ndef sick(): return 'fan 3 is dead'\ndef broken(): raise OSError('no sensor')\n"
     )
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(node_check.__file__).parents[2]}")
-    found = {f.what: (f.state, f.text) for f in look(Wish(tmp_path, {}, plugins=True)) if f.check == "plugin"}
+    found = {f.what: (f.state, f.text) for f in look(Wish(tmp_path, {}, installed=True)) if f.check == "plugin"}
     assert found == {
         "fine": (State.OK, "passed"),
         "sick": (State.BAD, "fan 3 is dead"),

@@ -123,6 +123,7 @@ SAMPLES = {
     "logs-specs": ("default", "default", lambda s: s.output, Output(), Output()),
     "event-log-handler": ("console", "null", lambda s: s.output.events, True, False),
     "alarm-window": ("2.5", "off", lambda s: s.alarm_window_s, 2.5, None),
+    "node-check": ("all", "off", lambda s: s.node_check[:2], (True, True), (False, False)),
     "on-event": ("true --x", "http://h/x", lambda s: s.on_event[1:] or s.on_event, ("--x",), ("http://h/x",)),
 }
 OF_STATIC = ("node-rank", "master-addr", "master-port", "etcd-binary")
