@@ -26,6 +26,7 @@ SCHEMA_VERSION = 1
 MOST_BYTES = 64 << 20  # of one bundle
 TAIL_BYTES = 256 << 10  # of one stream of a rank
 DUMP_BYTES = 16 << 20  # of one dump: a flight recorder's with 2000 entries has about 2 MiB
+SLACK_S = 1.0  # between this clock and that of a file system
 FIRST, LAST = 2, 8  # bundles of a run that are kept: how it began, and how it is now
 _FOLDER = "bundles"
 _STREAMS = ("stderr", "stdout")
@@ -39,7 +40,8 @@ class Case(NamedTuple):
     round: int
     attempt: int
     directories: Mapping[int, Path]  # by rank
-    dumps: tuple[Path, ...] = ()
+    dumps: tuple[Path, ...] = ()  # where ranks may have left some
+    since: float = 0.0  # wall clock: older ones are another round's
 
 
 def keep_bundle(run_dir: Path, case: Case, facts: tuple[Fact, ...]) -> Path:
@@ -56,7 +58,7 @@ def keep_bundle(run_dir: Path, case: Case, facts: tuple[Fact, ...]) -> Path:
             left -= _copy_end(directory / f"{stream}.log", path / f"rank-{rank}.{stream}", min(TAIL_BYTES, left))
         left -= _copy_end(directory / "error.json", path / f"rank-{rank}.error.json", min(TAIL_BYTES, left))
     for dump in case.dumps:  # a dump cut short is of no use
-        if (size := _size(dump)) <= min(DUMP_BYTES, left):
+        if 0 < (size := _size(dump, case.since)) <= min(DUMP_BYTES, left):
             left -= _copy_end(dump, path / f"dump-{dump.name}", size)
     _prune(parent)
     return path
@@ -138,12 +140,13 @@ def _open(path: Path) -> int:
     return fd
 
 
-def _size(path: Path) -> int:
+def _size(path: Path, since: float) -> int:
+    """Return the size of a file that was written after ``since``, 0 where there is none."""
     try:
         found = path.lstat()
     except OSError:
-        return DUMP_BYTES + 1
-    return found.st_size if stat.S_ISREG(found.st_mode) else DUMP_BYTES + 1
+        return 0
+    return found.st_size if stat.S_ISREG(found.st_mode) and found.st_mtime >= since - SLACK_S else 0
 
 
 def _copy_end(source: Path, target: Path, most: int) -> int:

@@ -78,6 +78,7 @@ class Crew:
         self._envs: dict[int, dict[str, str | None]] = {}  # what was changed for the ranks of the present round
         self._first = 0  # the rank of this node's first
         self._node, self._attempt = "", 0
+        self._begun: Begun | None = None  # the ranks that were started last
         self._hooked: tuple[HookWord, ...] = ()  # what the resume hook had to say of the round, if it ran here
         self._sources = Sources(self._makers, self._line)
         # Ranks size their bars by the terminal.
@@ -245,9 +246,12 @@ class Crew:
     async def _kept(self, n: Round, told: tuple[Fact, ...]) -> Fact:
         """Keep a bundle of the failure; where that takes too long it goes on, and the round does not wait for it."""
         from . import bundle, testimony
+        from .dumps import paths
 
         directories = {self._first + local: path for local, path in self._directories.items()}
-        case = bundle.Case(self._node, self._spec.run_id, n, self._attempt, directories)
+        dumps = [path for rank in (self._begun.ranks if self._begun else ()) for path in paths(rank, self._environ)]
+        since = time.time() - (boottime() - self._started_s)
+        case = bundle.Case(self._node, self._spec.run_id, n, self._attempt, directories, tuple(map(Path, dumps)), since)
         try:
             return await self._files.run(testimony.keep, self._run_dir, case, told, timeout_s=COLLECT_S)
         except TimeoutError as error:
@@ -268,7 +272,8 @@ class Crew:
                 self._started_s = at
                 self._post(words.Started(at, Round(n)))
                 ranks = tuple(self._here(local, pid) for local, pid in pids if local in self._directories)
-                self._sources.begin(Begun(Round(n), at, ranks))
+                self._begun = Begun(Round(n), at, ranks)
+                self._sources.begin(self._begun)
             case said.StartRefused(round=n, reason=reason):
                 self._post(words.Refused(boottime(), Round(n), reason))
             case said.StartFailed(round=n, local_rank=local, errno=errno, what=what):

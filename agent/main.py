@@ -207,8 +207,9 @@ class _Host:
         if not check.on or not (_has_devices() or check.installed or check.command):
             return ""
         from .fitness import Here, before_joining
+        from .node_check import unspared
 
-        here = Here(self._spec, run_dir, environ, lambda _: lambda _: None, self._console().say)
+        here = Here(self._spec, run_dir, environ, unspared, self._console().say)
         return await before_joining(here)
 
     async def _unfit(self, settings: Settings, run_dir: Path, log: Notes) -> int | None:

@@ -65,6 +65,15 @@ class Looking(NamedTuple):
     say: Callable[[str], None]  # a child's words
 
 
+def unspared(_who: str) -> Spare:
+    """Return what takes a child's pid where no sweep meets it."""
+
+    def ignore(_pids: tuple[int, ...]) -> None:
+        pass
+
+    return ignore
+
+
 async def check_node(wish: Wish, around: Looking) -> tuple[Finding, ...]:
     """Return all findings; never raises, and takes no longer than the bounds above."""
     work: list[Coroutine[object, object, list[Finding]]] = [_host(wish), _plugins(wish, around)]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 
-from ..agent.node_check import DEEP_S, Looking, Wish, check_node
+from ..agent.node_check import DEEP_S, Looking, Wish, check_node, unspared
 from ..health.node_check import Finding, State, conclude
 
 FAILED, USAGE = 1, 2
@@ -60,7 +60,7 @@ def _check(
     """
     words = _words(command)
     wish = Wish(log_dir, environ, python, words, True, gpus, deep, os.getpid(), timeout)
-    found = asyncio.run(check_node(wish, Looking(lambda _: _unheard, _unheard)))
+    found = asyncio.run(check_node(wish, Looking(unspared, _unheard)))
     answer = conclude(found)
     if as_json:
         items = [finding._asdict() | {"state": finding.state.value} for finding in found]
@@ -73,8 +73,8 @@ def _check(
     return FAILED if answer.passed is False else 0
 
 
-def _unheard(_: object) -> None:
-    """Take what nobody asks for: a child's pid, and its words."""
+def _unheard(_: str) -> None:
+    """Take a child's words, which nobody asks for."""
 
 
 def _words(command: str | None) -> tuple[str, ...]:

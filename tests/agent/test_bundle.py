@@ -102,9 +102,14 @@ def test_dumps_are_kept_whole_or_not_at_all(tmp_path: Path, case: bundle.Case) -
     small.write_bytes(b"dump")
     with large.open("wb") as file:
         file.truncate(bundle.DUMP_BYTES + 1)
-    kept = bundle.keep_bundle(tmp_path, case._replace(dumps=(small, large, tmp_path / "none")), FACTS)
+    old = tmp_path / "trace_rank_6"
+    old.write_bytes(b"of another round")
+    os.utime(old, (1.0, 1.0))
+    dumps = (small, large, old, tmp_path / "none")
+    kept = bundle.keep_bundle(tmp_path, case._replace(dumps=dumps, since=1000.0), FACTS)
     assert (kept / "dump-trace_rank_4").read_bytes() == b"dump"
     assert not (kept / "dump-trace_rank_5").exists()
+    assert not (kept / "dump-trace_rank_6").exists()
 
 
 def test_an_earlier_bundle_is_never_written_to(tmp_path: Path, case: bundle.Case) -> None:

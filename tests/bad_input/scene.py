@@ -39,7 +39,9 @@ RUN = r"[^/]+_[0-9a-f]{8}"
 KEPT = re.compile(
     RUN + r"(/events\.jsonl|/summary\.json|/attempts|/attempts/attempt-\d+\.json)?"
 )  # of a run that never ran
-RANKS = re.compile(RUN + r"/attempt_\d+(/\d+(/(stdout|stderr)\.log)?)?")  # where a rank was to be started
+RANKS = re.compile(
+    RUN + r"/(attempt_\d+(/\d+(/(stdout|stderr)\.log)?)?|bundles(/attempt-\d+(/[\w.-]+)?)?)"
+)  # where a rank was to be started
 
 
 class Scene(Cluster):
