@@ -66,7 +66,7 @@ class Reading:
 
 
 _PROGRESS = re.compile(r"(?i)\b(?:step|iter|iteration|epoch)s?\b[ =:#\[(]{0,3}\d")
-_NO_PROGRESS = re.compile(r"%\||srun: |slurmstepd: |submitit ")
+_NO_PROGRESS = re.compile(r"%\||\|[^|\w]{1,200}\||srun: |slurmstepd: |submitit ")
 _SPEAKER = re.compile(r"\[(?:rank|default|Rank |rank: )(\d{1,7})\]|^(\d{1,6}): |^\[\d{1,6},(\d{1,6})\]<std")
 _WORK = re.compile(r"WorkNCCL\(SeqNum=(\d{1,12}), OpType=(\w{1,40})")
 _ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (-?\d{1,12})")

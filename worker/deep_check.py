@@ -36,6 +36,7 @@ def main(argv: list[str]) -> int:
     devices = [f"cuda:{i}" for i in range(torch.cuda.device_count())] if wanted == "cuda" else []
     if wanted == "cuda" and not devices:
         tell("deep", "GPUs", "unknown", "torch sees none")
+        return 0
     for device in (*devices, "cpu"):
         free = torch.cuda.mem_get_info(device)[0] if device != "cpu" else HOST_BYTES / SHARE
         until = time.monotonic() + seconds / (len(devices) + 1)

@@ -76,18 +76,24 @@ def test_a_gpu_that_is_of_no_use_ends_the_round_while_its_rank_waits(
     )
     listening(place, node, 2)
     driver.tell(*lines)
-    assert node.exit_code() == 0, node.say()
-    first, second = node.records()
+    code = node.exit_code()
+    first, *rest = node.records()
+    if recovery or "lost 1" in lines:  # the node's own check finds it so, and no other node is there
+        assert code == 75, node.say()
+        assert "the node check after round 1 has failed: GPU 1" in node.err
+        assert not rest
+    else:
+        assert code == 0, node.say()
+        assert [record["state"] for record in rest] == ["done"]
     (early,) = facts(first, "early")
     (gpu,) = facts(first, "gpu")
     assert early["rank"] == 1
     assert "GPU 1, which rank 1 uses, " in early["why"]
     assert (gpu["uuid"], gpu["ranks"], [code for code, _ in gpu["xids"]]) == (uuid(1), [1], [xid])
     assert (gpu["recovery"], gpu["lost"]) == (recovery, xid == 79)
-    assert gpu["xids"][0][1] <= early["at_s"] < gpu["xids"][0][1] + 5
+    assert gpu["xids"][0][1] - 0.002 <= early["at_s"] < gpu["xids"][0][1] + 5
     judged = first["verdict"]
     assert (judged["class"], judged["family"], judged["rank"], judged["node_fault"]) == (cls, "hardware", 1, True)
-    assert second["state"] == "done"
 
 
 @pytest.mark.parametrize(("xid", "cls"), [(94, "gpu_ecc_contained"), (31, "gpu_app_fault"), (45, "gpu_app_fault")])
