@@ -215,6 +215,7 @@ def test_going_back_is_told(place: Place) -> None:
     assert summary["totals"]["recovery_ms"]["median"] == summary["attempts"][0]["recovery_ms"] > 0
 
 
+@pytest.mark.drill
 def test_a_listener_that_hangs_delays_no_restart_and_ends_with_the_command(place: Place) -> None:
     listener = hook(place, f"echo begun >> {place.desk / 'begun'}; exec sleep 600")
     script = place.script("t.py", LASTS)

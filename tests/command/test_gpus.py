@@ -62,8 +62,8 @@ def listening(place: Place, node: Node, ranks: int) -> None:
     ("lines", "xid", "recovery", "cls"),
     [
         (("xid 1 79", "lost 1"), 79, 0, "gpu_lost"),
-        (("xid 1 48",), 48, 0, "gpu_ecc"),
-        (("set 1 field230 2", "xid 1 154"), 154, 2, "gpu_driver_hang"),
+        pytest.param(("xid 1 48",), 48, 0, "gpu_ecc", marks=pytest.mark.drill),
+        pytest.param(("set 1 field230 2", "xid 1 154"), 154, 2, "gpu_driver_hang", marks=pytest.mark.drill),
     ],
     ids=["79", "48", "154"],
 )

@@ -28,6 +28,7 @@ def pass_time(cluster: Cluster, leases: float) -> None:
     until(lambda: boottime() > end, f"{leases} leases pass")
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("mode", ["hold", "fence"])
 def test_an_etcd_that_is_killed_and_comes_back_after_three_leases(cluster: Cluster, mode: str) -> None:
     nodes, pids = begun(cluster, "--on-store-loss", mode)
@@ -57,6 +58,7 @@ def test_an_etcd_that_is_killed_and_comes_back_after_three_leases(cluster: Clust
     cluster.check_left()
 
 
+@pytest.mark.drill
 def test_an_etcd_that_stood_still_takes_its_leases_away_and_only_then_ranks_end(cluster: Cluster) -> None:
     """Its clock went on: on waking it ends all leases. Its word counts, and the nodes meet again, in one world."""
     nodes, pids = begun(cluster, *HOLD)
@@ -101,6 +103,7 @@ def test_who_has_finished_gives_the_etcd_up_after_the_join_timeout(cluster: Clus
         cluster.etcd.start()
 
 
+@pytest.mark.drill
 def test_a_stopped_agent_keeps_its_ranks_and_its_place_until_it_is_back(cluster: Cluster) -> None:
     nodes = [cluster.steady(number, *TWO, *HOLD) for number in (2, 3)]
     first = cluster.wait_round(1, 4)

@@ -70,6 +70,7 @@ def test_b36_a_stopped_agent_is_given_up_within_its_lease(cluster: Cluster) -> N
     cluster.check_left()
 
 
+@pytest.mark.drill
 def test_b41_an_etcd_that_is_away_for_a_moment_again_and_again(cluster: Cluster) -> None:
     """Red when the first renewal that fails ends the renewing."""
     nodes, pids = begun(cluster, conf="lease_ttl=6")

@@ -221,6 +221,7 @@ def test_an_agent_that_is_killed_may_come_back_in_time(agent, store, oracle, unt
     assert store.is_gone()
 
 
+@pytest.mark.drill
 def test_an_agent_that_is_killed_after_a_long_life_and_does_not_come_back_costs_a_grace(agent, store, oracle):
     one = agent()
     store.job(one.opened["run_id"], "R")

@@ -89,6 +89,7 @@ def server(tmp_path: Path) -> Iterator[EtcdServer]:
         made.close()
 
 
+@pytest.mark.drill
 @needs_openssl
 async def test_answers_that_take_a_second_and_a_half(tmp_path: Path) -> None:
     own = Authority(tmp_path / "home").issue("s")
@@ -149,6 +150,7 @@ def held() -> tuple[int, int, int, int]:
     )
 
 
+@pytest.mark.drill
 @needs_openssl
 async def test_a_thousand_lost_connections_leave_nothing(tmp_path: Path) -> None:
     own = Authority(tmp_path / "home").issue("s")
