@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -33,6 +32,7 @@ remuster.heartbeat(5)
 wait_for_data()
 """
 SILENT = BEATING.replace("remuster.heartbeat(5)", "")
+REAL, PYTHON = stacks.find_py_spy(), sys.executable
 # The signal is in use here, and its user gets it.
 TAKEN = "import signal; signal.signal(47, lambda *a: print('mine'))" + BEATING
 
@@ -45,7 +45,7 @@ class Ranks:
         self.folder = folder
         self.processes: list[subprocess.Popen[bytes]] = []
 
-    def start(self, program: str, argv: tuple[str, ...] = (sys.executable, "-c")) -> RankHere:
+    def start(self, program: str, argv: tuple[str, ...] = (PYTHON, "-c")) -> RankHere:
         local = len(self.processes)
         env = {**os.environ, "REMUSTER_BEATS": self.beats.address(local), "REMUSTER_ROUND": "1"}
         process = subprocess.Popen((*argv, program), env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -78,6 +78,7 @@ class Ranks:
 def ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ranks]:
     """Ranks where py-spy is not installed."""
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setattr(sys, "executable", "/usr/bin/python3")  # py-spy is also looked for beside it
     beats = Beats(1, 4)
     made = Ranks(beats, tmp_path)
     yield made
@@ -96,7 +97,7 @@ def test_ranks_that_have_sent_a_heartbeat_show_where_they_are(ranks: Ranks) -> N
 
 
 def test_a_rank_behind_a_shell_is_found(ranks: Ranks) -> None:
-    here = ranks.start(f"{sys.executable} -c '{BEATING}'; true", ("/bin/sh", "-c"))
+    here = ranks.start(f"{PYTHON} -c '{BEATING}'; true", ("/bin/sh", "-c"))
     (fact,) = ranks.look(here)
     assert isinstance(fact, Stack)
     assert fact.frames[0] == "<string>:5 wait_for_data"
@@ -174,7 +175,13 @@ def test_a_py_spy_that_cannot_costs_nothing(
     assert lacked.why.startswith(why)
 
 
-@pytest.mark.skipif(not shutil.which("py-spy"), reason="needs py-spy on PATH, and leave to ptrace")
+def may_trace() -> bool:
+    """Tell whether this user may look into processes that are not its children."""
+    scope = Path("/proc/sys/kernel/yama/ptrace_scope")
+    return os.geteuid() == 0 or not scope.exists() or scope.read_text().strip() == "0"
+
+
+@pytest.mark.skipif(not (REAL and may_trace()), reason="needs py-spy beside the interpreter, and leave to ptrace")
 def test_the_real_py_spy(ranks: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.path.dirname(str(REAL)) + ":/usr/bin:/bin")
     here = ranks.start(SILENT)
@@ -182,9 +189,6 @@ def test_the_real_py_spy(ranks: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(fact, Stack)
     assert fact.by == "py-spy"
     assert fact.frames[0] == "<string>:5 wait_for_data"
-
-
-REAL = shutil.which("py-spy")
 
 
 def test_words_that_are_no_stack_are_none() -> None:

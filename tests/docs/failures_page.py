@@ -57,8 +57,7 @@ def render() -> str:
 
 XIDS = """## XIDs
 
-What the driver's error numbers mean here; `--signatures FILE` may say otherwise of a number. *Consequence*: it follows from a kill
-or another XID and never decides. *Watch*: counted, and decides nothing. XID 154 and the recovery action that NVML tells are
+What the driver's error numbers mean here. *Consequence*: it follows from a kill or another XID and never decides. *Watch*: counted, and decides nothing. XID 154 and the recovery action that NVML tells are
 the driver's own word on what must happen to the GPU, and beat this table.
 
 | XID | | NVIDIA's action | class | role | the node |
