@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from .evidence import RoundEvidence
@@ -32,12 +32,15 @@ class Suspect(NamedTuple):
     source: str
 
 
-def suspect(evidence: RoundEvidence, home: Mapping[int, str]) -> Suspect | None:
-    """Return the rank that the facts point at, the most telling kind of fact first; None when none does."""
+def suspect(evidence: RoundEvidence, home: Mapping[int, str], waited: Collection[int] = ()) -> Suspect | None:
+    """Return the rank that the facts point at, the most telling kind of fact first; None when none does.
+
+    Ranks that ``waited`` say so themselves: wherever they are now, on their way out perhaps, they were in a collective.
+    """
     return (
         _by_position(_of(evidence, Position), home)
         or _by_state(_of(evidence, Stack))
-        or _by_stack(_of(evidence, Stack), home)
+        or _by_stack(_of(evidence, Stack), home, waited)
     )
 
 
@@ -114,18 +117,19 @@ def _by_state(stacks: Iterable[Stack]) -> Suspect | None:
     return Suspect(rank, f"its process is {state}", "stacks")
 
 
-def _by_stack(stacks: Iterable[Stack], home: Mapping[int, str]) -> Suspect | None:
+def _by_stack(stacks: Iterable[Stack], home: Mapping[int, str], waited: Collection[int]) -> Suspect | None:
     taken = {s.rank: s for s in stacks if s.frames and s.by != "proc"}
     if len(taken) < 2:
         return None
     inside = {rank for rank, s in taken.items() if any(_COLLECTIVE.search(_function(f)) for f in s.frames[:LOOKED])}
+    inside |= taken.keys() & set(waited)
     elsewhere = sorted(taken.keys() - inside)
     if inside and elsewhere and (len(elsewhere) == 1 or len({home.get(rank) for rank in elsewhere}) == 1):
         s = taken[elsewhere[0]]
         return Suspect(s.rank, f"it was in {_place(s)}, the others in a collective", "stacks")
     for key in (_place_without_line, _place):
         places = Counter(key(s) for s in taken.values())
-        alone = [s for s in taken.values() if places[key(s)] == 1]
+        alone = [s for s in taken.values() if places[key(s)] == 1 and s.rank not in waited]
         if len(alone) == 1 and len(places) == 2 and len(taken) > 2:
             other = next(_place(s) for s in taken.values() if s is not alone[0])
             return Suspect(alone[0].rank, f"it was in {_place(alone[0])}, the others in {other}", "stacks")

@@ -42,7 +42,7 @@ def laggard(evidence: RoundEvidence, readings: list[Reading], blocked: Sequence[
     if len(accused) == 1:
         return named(accused.pop(), "the others named it in monitoredBarrier", "last lines")
     behind = _behind([(r, r.wait) for r in waiting if r.wait is not None])
-    found = suspect(evidence, home)
+    found = suspect(evidence, home, [r.exit.rank for r in waiting])
     if found is not None and (behind is None or found.source == "flight recorder"):
         return named(*found)
     if behind is not None:
@@ -54,7 +54,8 @@ def laggard(evidence: RoundEvidence, readings: list[Reading], blocked: Sequence[
     if (found := silent(evidence)) is not None:
         return named(*found)
     spoken = {r.exit.rank for r in waiting} | {r.exit.rank for r in readings if r.standing is Standing.CRIED}
-    spoken |= {r.exit.rank for r in readings if r.exit.status == 0}
+    # One that a stop let end with 0 has said nothing by it.
+    spoken |= {r.exit.rank for r in readings if r.exit.status == 0 and not r.exit.stopping}
     left = [rank for rank in home if rank not in spoken]
     if waiting and len(left) == 1:
         why = "the others waited for it until their time ran out; it said nothing"

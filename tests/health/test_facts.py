@@ -256,6 +256,12 @@ HANGS: dict[str, tuple[RoundEvidence, str, str, int, bool, str]] = {
         hang(*(Stack(r, "py-spy", WAITING if r != 1 else ELSEWHERE) for r in range(4))), "rank_hang", "a", 1, False, "likely"),
     "of two ranks the one outside a collective": (
         hang(Stack(0, "faulthandler", WAITING), Stack(1, "faulthandler", ELSEWHERE)), "rank_hang", "a", 1, False, "likely"),
+    "a stop let the hung one end with 0": (
+        round_of((ended(0, 1, GLOO_WAIT), stopped(1, 0)), (ended(2, 1, GLOO_WAIT), ended(3, 1, GLOO_WAIT))),
+        "rank_hang", "a", 1, False, "guess"),
+    "one that has waited is on its way out, not elsewhere": (
+        hang(Stack(0, "faulthandler", ("weakref.py:590 _exitfunc",)), Stack(1, "py-spy", ELSEWHERE),
+             *(Stack(r, "py-spy", WAITING) for r in (2, 3))), "rank_hang", "a", 1, False, "likely"),
     "alone in its place": (
         hang(*(Stack(r, "py-spy", ("model.py:7 forward",) if r != 3 else ELSEWHERE) for r in range(4))), "rank_hang", "b", 3, False, "likely"),
     "stacks all alike": (hang(*(Stack(r, "py-spy", WAITING) for r in range(4))), "collective_timeout", "a", 0, False, "guess"),
