@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ..health import exits, words
 from ..health.evidence import RankExit, RoundEvidence
-from ..health.observed import Bundle
+from ..health.observed import Bundle, Stack
 from ..health.tail import clean
 from ..health.verdict import Verdict
 from .rank_ranges import named
@@ -22,6 +22,7 @@ from .rank_ranges import named
 COLUMNS, LINES = 110, 50  # a screen
 RULE = 60  # torchrun's: rules are as long as the longest line, at most
 TRACE_LINES = 12
+PLACES, PLACE = 3, 80  # of stacks: places, and characters of one
 LAST_LINES, LEAST_LINES = 20, 4  # of the root's output: as many as fit
 _LAST = "ChildFailedError: "
 # paths are for copying, the last line for programs
@@ -182,6 +183,7 @@ def _facts(case: Case, root: Failure | None, above: list[str]) -> list[str]:
         lines += _wrapped("Evidence  : ", "; ".join(f"{p.source}, {p.where}: {p.text}" for p in seen))
     if verdict.lacked and sure:
         lines += _wrapped("Lacked    : ", "; ".join(verdict.lacked))
+    lines += _stacks(case)
     if root and root.exit.logs:
         lines.append(f"Logs      : {root.node}: {root.exit.logs}/stdout.log, stderr.log")
     kept = {n.node: f.path for n in case.evidence.nodes for f in n.facts if isinstance(f, Bundle)}
@@ -197,6 +199,19 @@ def _facts(case: Case, root: Failure | None, above: list[str]) -> list[str]:
     if advice := words.advice(verdict.cls):
         lines += _wrapped("What to do: ", advice)
     return lines
+
+
+def _stacks(case: Case) -> list[str]:
+    """Return where living ranks were, when they were looked at: those at one place in one line, the fewest first."""
+    places: dict[str, list[int]] = {}
+    for node in case.evidence.nodes:
+        for fact in node.facts:
+            if isinstance(fact, Stack) and fact.frames:
+                places.setdefault(fact.frames[0], []).append(fact.rank)
+    found = sorted(places.items(), key=lambda place: (len(place[1]), place[1]))[:PLACES]
+    # of a path, the end tells
+    said = (f"{named(ranks)} at {place if len(place) <= PLACE else f'…{place[1 - PLACE :]}'}" for place, ranks in found)
+    return [f"{'Stacks    : ' if i == 0 else ' ' * 12}{text}" for i, text in enumerate(said)]
 
 
 def _wrapped(label: str, text: str) -> list[str]:

@@ -193,7 +193,8 @@ def _count(memory: Memory) -> Memory:
 
 
 def _used_up(allowed: int) -> str:
-    return f"all {allowed} restarts of this launch are used up (--max-restarts {allowed})"
+    what = f"all {allowed} restarts of this launch are" if allowed > 1 else "the one restart of this launch is"
+    return f"{what} used up (--max-restarts {allowed})"
 
 
 def _stop(reason: str, code: int, memory: Memory) -> Response:

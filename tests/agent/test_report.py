@@ -11,7 +11,7 @@ from remuster.agent import colour
 from remuster.agent.rank_ranges import named
 from remuster.agent.report import COLUMNS, LINES, Case, render
 from remuster.health.evidence import ErrorFile, NodeEvidence, RankExit, RoundEvidence
-from remuster.health.observed import Bundle, Gpu, KernelLine, Lacked
+from remuster.health.observed import Bundle, Gpu, KernelLine, Lacked, Stack
 from remuster.health.verdict import judge
 
 TRACE = 'Traceback (most recent call last):\n  File "/w/train.py", line 7, in main\n    step()\nValueError: boom'
@@ -86,6 +86,19 @@ def test_what_torchrun_does_not_say() -> None:
         below[-2],
         "",
     ]
+
+
+def test_where_living_ranks_were_the_odd_one_first() -> None:
+    seen = evidence()
+    first, *rest = seen.nodes
+    inside = ("torch/distributed_c10d.py:2501 all_reduce", "t.py:4 step")
+    odd = Stack(1, "py-spy", (f"/{'long/' * 40}loader.py:9 fetch",))
+    nodes = (first._replace(facts=(*first.facts, Stack(0, "py-spy", inside), odd, Stack(3, "py-spy", inside))), *rest)
+    lines = report(seen._replace(nodes=nodes)).split("\n")
+    place = next(i for i, line in enumerate(lines) if line.startswith("Stacks    : rank 1 at …"))
+    assert lines[place].endswith("/loader.py:9 fetch")
+    assert lines[place + 1] == "            ranks 0,3 at torch/distributed_c10d.py:2501 all_reduce"
+    assert max(len(line) for line in lines[place : place + 2]) <= COLUMNS
 
 
 def test_where_the_bundle_of_the_root_is() -> None:
