@@ -32,6 +32,7 @@ from .xid import Xid
 __all__ = ["ADMIT", "LEAVE", "NOTICE", "PLANNED", "Proof", "Verdict", "after_notice", "judge"]
 
 PLANNED = frozenset({LEAVE, ADMIT, NOTICE})
+SIGABRT = 6
 READ_RANKS = 256  # ends whose text is read, by order of arrival: bounds the time of one judgement
 NOTES = 8
 PROOFS = 8
@@ -92,7 +93,23 @@ def _readings(nodes: Sequence[NodeEvidence]) -> list[Reading]:
         exits_here = (fact for fact in node.facts if isinstance(fact, RankExit))
         ends += ((node, with_sightings(end, sightings) if sightings else end) for end in exits_here)
     ends.sort(key=lambda pair: (pair[0].order, pair[1].at_s, pair[0].node, pair[1].rank))
-    return [read(node.node, end) if i < READ_RANKS else _unread(node.node, end) for i, (node, end) in enumerate(ends)]
+    read_ends = enumerate(ends)
+    return _aborted([read(n.node, end) if i < READ_RANKS else _unread(n.node, end) for i, (n, end) in read_ends])
+
+
+def _aborted(readings: list[Reading]) -> list[Reading]:
+    """Where ranks say that their wait ran out, one that aborted without a word did so for the same reason.
+
+    The watchdog that tells of it ends its process so; had the rank died first, the others would not have waited so long.
+    """
+    if not any(r.standing is Standing.WAITED for r in readings):
+        return readings
+    return [
+        replace(r, standing=Standing.CRIED)
+        if r.standing is Standing.BARE and not r.weight and exits.signal_of(r.exit.status) == SIGABRT
+        else r
+        for r in readings
+    ]
 
 
 def _unread(node: str, end: RankExit) -> Reading:

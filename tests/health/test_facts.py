@@ -259,6 +259,8 @@ HANGS: dict[str, tuple[RoundEvidence, str, str, int, bool, str]] = {
     "a stop let the hung one end with 0": (
         round_of((ended(0, 1, GLOO_WAIT), stopped(1, 0)), (ended(2, 1, GLOO_WAIT), ended(3, 1, GLOO_WAIT))),
         "rank_hang", "a", 1, False, "guess"),
+    "an abort without a word, beside waits that ran out": (
+        round_of((stopped(0), ended(1, -6)), (ended(2, -6, WATCHDOG), stopped(3))), "collective_timeout", "b", 2, False, "guess"),
     "one that has waited is on its way out, not elsewhere": (
         hang(Stack(0, "faulthandler", ("weakref.py:590 _exitfunc",)), Stack(1, "py-spy", ELSEWHERE),
              *(Stack(r, "py-spy", WAITING) for r in (2, 3))), "rank_hang", "a", 1, False, "likely"),
