@@ -100,7 +100,7 @@ def _readings(nodes: Sequence[NodeEvidence]) -> list[Reading]:
 def _aborted(readings: list[Reading]) -> list[Reading]:
     """Where ranks say that their wait ran out, one that aborted without a word did so for the same reason.
 
-    The watchdog that tells of it ends its process so; had the rank died first, the others would not have waited so long.
+    The watchdog that tells of it ends its process so. Had the rank died first, the others had not waited so long.
     """
     if not any(r.standing is Standing.WAITED for r in readings):
         return readings
