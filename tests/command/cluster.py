@@ -31,6 +31,7 @@ from remuster.rendezvous.store import prefix_end
 
 HERE = Path(__file__).parent
 STEADY = HERE / "steady.py"
+PROGRESS = HERE / "progress.py"
 COMMAND = Path(sys.executable).with_name("remuster")
 LEFT_S = 2.0  # until what a killed keeper left behind is gone: its agent and guardian see it and sweep
 OUTER = dict(os.environ)  # pytest changes its own while the rows of tests/bad_input are played in threads

@@ -6,12 +6,13 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command.cluster import COMMAND, STEADY, Cluster, Node, Place
+from command.cluster import COMMAND, PROGRESS, STEADY, Cluster, Node, Place
 from command.processes import PATIENCE_S, until
 from command.test_two_nodes import node_of, places
 
@@ -150,24 +151,13 @@ def test_b38_a_node_that_is_killed_and_comes_again_spends_the_jobs_budget_and_no
     assert cluster.rank(4, 0) is None
 
 
-PROGRESS = """
-import os, runpy, sys
-from remuster import checkpoint
-if os.environ["RANK"] == "0":
-    with checkpoint.publish(int(os.environ["REMUSTER_ROUND"]), gather=lambda text: [text], rank=0) as p:
-        p.path("state").write_text("of this round")
-sys.argv = sys.argv[1:]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-
-
 def test_b39_surplus_agents_are_parked_in_every_round(cluster: Cluster) -> None:
     """B39: --nnodes 2:2 with 3 agents, a rank is killed 20 times: survivors first, the spare only for a missing one.
 
     Each round saves: without progress the fifth failure within moments would wait, as a storm.
     """
     fixed = ("--nnodes", "2:2", "--nproc-per-node", "1", "--max-restarts", "20")
-    kept = ("--checkpoint-dir", cluster.folder / "kept", cluster.script("progress.py", PROGRESS))
+    kept = ("--checkpoint-dir", cluster.folder / "kept", PROGRESS, sys.executable)
     for number in (2, 3, 4):
         cluster.start(number, *fixed, *kept, STEADY, cluster.desk)
     first = cluster.wait_round(1, 2)

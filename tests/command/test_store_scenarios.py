@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from command.cluster import Cluster, Node
+from command.cluster import PROGRESS, Cluster, Node
 from command.processes import alive, boottime, read, until
 from etcd_server import EtcdServer, free_ports
 
@@ -166,9 +166,8 @@ def size(etcd: EtcdServer) -> int:
 @pytest.mark.timeout(300)
 def test_b45_rounds_do_not_fill_the_etcd(small: Cluster, record_property: Callable[[str, object], None]) -> None:
     """Red when the rosters of old rounds are kept."""
-    node = small.start(
-        2, "--nnodes", "1", "--max-restarts", str(ROUNDS - 1), "--no-python", "/bin/sh", "-c", "kill -9 $$"
-    )
+    often = ("--nnodes", "1", "--max-restarts", str(ROUNDS - 1), "--checkpoint-dir", small.folder / "kept")
+    node = small.start(2, *often, PROGRESS, "/bin/sh", "-c", "kill -9 $$")
     assert node.exit_code(250) != 0
     assert small.job()["round"] == ROUNDS, small.say()
     used = size(small.etcd)
