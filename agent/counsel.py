@@ -87,6 +87,8 @@ class Bench:
         done = ask.done and not made.outcome.exit_code
         state = AttemptState.DONE if done else AttemptState.RECOVERED if made.retry else AttemptState.FAILED
         barred = await self._offend(ask, made)
+        # Quarantine keeps the host out until its term is over or an operator lifts it: then nothing else is to.
+        blame = made.blame._replace(aside=False) if barred else made.blame
         record = self._record(ask, made, state, Found(newest, barred))
         return Concluded(
             boottime(),
@@ -97,7 +99,7 @@ class Bench:
             record,
             ask.done,
             barred,
-            made.blame,
+            blame,
             made.wait_s,
         )
 

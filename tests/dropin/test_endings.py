@@ -25,7 +25,9 @@ BLAMED = re.compile(
     r"rank +: (\d+) \(local_rank: (\d+)\)\n +exitcode +: (-?\d+) \(pid: \d+\) *(\(SIG\w+\))?\n"
     r" +error_file: (?:<N/A>|.*/(attempt_\d+/\d+/error.json))\n"
 )
-OUR_FILES = re.compile(r"[^/]+/(events.jsonl|summary.json|attempts(/.*)?|attempt_\d+/\d+/std(out|err).log)")
+OUR_FILES = re.compile(
+    r"[^/]+/(events.jsonl|summary.json|attempts(/.*)?|bundles(/.*)?|attempt_\d+/\d+/std(out|err).log)"
+)
 
 
 def both(stage: Stage, row: Row, text: str | None) -> tuple[Program, Program]:
