@@ -17,6 +17,13 @@ from remuster.agent.gpu_start import driver_here
 
 pytestmark = pytest.mark.process
 
+
+@pytest.fixture(autouse=True)
+def no_kernel_log(place: Place) -> None:
+    """Take the one source away that not every user may read, and that would say so."""
+    place.env["PET_KERNEL_LOG"] = "none"
+
+
 WAITS = """
 import os, signal, sys
 from pathlib import Path
