@@ -51,7 +51,8 @@ test: .venv/stamp
 
 drills: .venv/stamp .venv-frameworks/stamp
 	@test "$$(id -u)" = 0 || { echo 'drills build network namespaces; run make drills as root' >&2; exit 1; }
-	$(BIN)/pytest -m 'drill and not soak'
+	$(BIN)/pytest -m 'drill and not soak' --ignore=tests/dropin
+	$(BIN)/pytest -m 'drill and not soak' $(PARALLEL) tests/dropin
 
 soak: .venv/stamp
 	$(BIN)/pytest -m soak

@@ -59,18 +59,38 @@ def announced(environ: Mapping[str, str | None]) -> bool:
 
 def cards_of(user: User, cards: Iterable[Card]) -> tuple[int, ...]:
     """Return the numbers of the GPUs that the environment gives to a rank; none when it names none that is here."""
-    known = tuple(cards)
     if user.visible is None:
-        return tuple(card.number for card in known if card.number == user.local)
+        return tuple(card.number for card in cards if card.number == user.local)
+    entries = _entries(user.visible)
+    return _of_entry(entries[user.local], cards) if user.local < len(entries) else ()
+
+
+def chosen(visible: str | None, cards: Iterable[Card]) -> tuple[int, ...]:
+    """Return the numbers of all GPUs that a CUDA_VISIBLE_DEVICES leaves, those of parts of GPUs once; None: all."""
+    known = tuple(cards)
+    if visible is None:
+        return tuple(card.number for card in known)
+    found: list[int] = []
+    for entry in _entries(visible):
+        here = _of_entry(entry, known)
+        if not here:
+            break
+        found += here
+    return tuple(dict.fromkeys(found))
+
+
+def _entries(visible: str) -> list[str]:
     entries: list[str] = []
-    for entry in (part.strip() for part in user.visible.split(",")):
+    for entry in (part.strip() for part in visible.split(",")):
         if not entry or entry.startswith("-"):
             break  # CUDA ends the list at its first invalid entry
         entries.append(entry)
-    if user.local >= len(entries):
-        return ()
-    found = [card.number for card in known if _is(card, entries[user.local])]
-    return tuple(found) if len(found) == 1 else ()
+    return entries
+
+
+def _of_entry(entry: str, cards: Iterable[Card]) -> tuple[int, ...]:
+    found = tuple(card.number for card in cards if _is(card, entry))
+    return found if len(found) == 1 else ()
 
 
 def _is(card: Card, entry: str) -> bool:

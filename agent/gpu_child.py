@@ -1,6 +1,6 @@
 """A process of its own that reads NVIDIA's driver for the agent: calls into a broken driver may hang, or kill it.
 
-Executed by ``gpu_start.py`` without site and the user's environment; the only place of the agent's that imports pynvml.
+Executed by ``gpu_start.py`` without site and the user's environment; the agent itself never imports pynvml.
 One thread waits for events (XIDs, ECC, recovery actions) and, when none has come for a while, looks at all GPUs; the
 other looks when the agent asks. Records, each a JSON object: ``gpu`` (what is known of one, when that has changed),
 ``event``, ``looked`` (the answer: all is told), ``lacked`` (why there is no more). It ends with the agent.
@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .gpu_read import read, unopened
+from .gpu_read import Identity, identity, read, unopened
 from .linux import boottime, die_with_parent, retitle
 
 NAME = "gpu-watcher"
@@ -38,8 +38,7 @@ class _Card:
     def __init__(self, number: int) -> None:
         self.number = number
         self.handle: Any = None
-        self.uuid = self.bus = ""
-        self.migs: list[str] = []
+        self.which = Identity()
         self.unopened: dict[str, object] = {}
         self.told: dict[str, object] = {}  # what was read of it last
 
@@ -69,24 +68,8 @@ class _Driver:
         except nvml.NVMLError as error:
             card.unopened = unopened(nvml, error)
             return card
-        try:
-            card.uuid = str(nvml.nvmlDeviceGetUUID(card.handle))
-            pci = nvml.nvmlDeviceGetPciInfo(card.handle)
-            card.bus = f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0"
-            if nvml.nvmlDeviceGetMigMode(card.handle)[0]:
-                card.migs = self._migs(card.handle)
-        except nvml.NVMLError:
-            pass  # many have no MIG; one that is lost says so when it is looked at
+        card.which = identity(nvml, card.handle)
         return card
-
-    def _migs(self, handle: Any) -> list[str]:
-        nvml, found = self._nvml, list[str]()
-        for i in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
-            try:
-                found.append(str(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, i))))
-            except nvml.NVMLError:
-                continue  # a place that nothing takes
-        return found
 
     def _register(self) -> None:
         """Have events recorded in a new set: of all GPUs that are not lost, since one that is fails every wait."""
@@ -143,7 +126,7 @@ class _Driver:
         found = card.unopened or read(self._nvml, card.handle)
         if found != card.told:
             card.told = found
-            who = {"number": card.number, "uuid": card.uuid, "bus": card.bus, "migs": card.migs}
+            who = {"number": card.number, **card.which._asdict()}
             self._tell({"is": "gpu", **who, **found})
 
 

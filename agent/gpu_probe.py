@@ -12,16 +12,15 @@ import importlib
 import json
 import sys
 import time
-from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from . import proc
+from .gpu_read import identity, read, unopened
 
 pynvml: Any = importlib.import_module("pynvml")  # it has no types
 
 SETTLE_S = 5.0  # for memory of processes that have gone
 PAUSE_S = 0.25
-RECOVERY = 230  # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION: older bindings do not name it
 
 
 def main() -> int:
@@ -29,69 +28,48 @@ def main() -> int:
     own = {int(sys.argv[1]), *proc.below(int(sys.argv[1]))}
     try:
         pynvml.nvmlInit()
+        count = pynvml.nvmlDeviceGetCount()
     except pynvml.NVMLError as error:
         print(json.dumps({"error": str(error)}))
         return 0
     until = time.monotonic() + SETTLE_S
     while True:
-        found = [_read(number, own) for number in range(pynvml.nvmlDeviceGetCount())]
-        if time.monotonic() >= until or not any(_leaving(gpu) for gpu in found):
+        found = [_look(number) for number in range(count)]
+        gone = (pid for gpu in found for pid, _ in gpu["holders"] if not proc.alive(pid))
+        if next(gone, None) is None or time.monotonic() >= until:
             break
         time.sleep(PAUSE_S)
+    for gpu in found:
+        gpu["holders"] = [(pid, size, proc.name(pid)) for pid, size in gpu["holders"] if pid not in own]
     print(json.dumps(found))
     return 0
 
 
-def _leaving(gpu: dict[str, object]) -> bool:
-    """Tell whether somebody holds memory who is not there any more."""
-    holders = cast("list[tuple[int, int, str]]", gpu.get("holders", []))
-    return any(not proc.alive(pid) for pid, _, _ in holders)
-
-
-def _read(number: int, own: set[int]) -> dict[str, object]:
-    gpu: dict[str, object] = {"number": number}
+def _look(number: int) -> dict[str, Any]:
+    """Return one GPU; of ``holders`` the pids and how much memory each holds."""
+    gpu: dict[str, Any] = {"number": number, "holders": []}
     try:
         handle = pynvml.nvmlDeviceGetHandleByIndex(number)
-        gpu["uuid"] = pynvml.nvmlDeviceGetUUID(handle)
-        gpu["bus"] = pynvml.nvmlDeviceGetPciInfo(handle).busId
     except pynvml.NVMLError as error:
-        gpu.update(lost=_is_lost(error), error=str(error))
-        return gpu
-    trouble: list[str] = []
-
-    def ask(call: Callable[[], Any]) -> Any:
-        try:
-            return call()
-        except pynvml.NVMLError as error:
-            if _is_lost(error):
-                gpu["lost"] = True
-            elif error.value not in (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND):
-                trouble.append(str(error))
-            return None
-
-    memory = ask(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle))
-    if memory is not None:
-        gpu["total"] = int(memory.total)
-    running: list[Any] = ask(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses(handle)) or []
-    gpu["holders"] = [
-        (process.pid, int(process.usedGpuMemory or 0), proc.name(process.pid))
-        for process in running
-        if process.pid not in own
-    ]
-    field = ask(lambda: pynvml.nvmlDeviceGetFieldValues(handle, [RECOVERY]))
-    if field and field[0].nvmlReturn == pynvml.NVML_SUCCESS:
-        gpu["recovery"] = int(field[0].value.uiVal)
-    rows = ask(lambda: pynvml.nvmlDeviceGetRemappedRows(handle))
-    if rows is not None:
-        _, _, pending, failed = rows
-        gpu.update(remap_pending=bool(pending), remap_failed=bool(failed))
-    if trouble:
-        gpu["error"] = "; ".join(dict.fromkeys(trouble))
+        return gpu | _told(unopened(pynvml, error))
+    gpu |= identity(pynvml, handle)._asdict() | _told(read(pynvml, handle))
+    if not gpu["lost"]:
+        gpu |= _memory(handle)
     return gpu
 
 
-def _is_lost(error: Exception) -> bool:
-    return getattr(error, "value", 0) in (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED)
+def _told(said: dict[str, Any]) -> dict[str, Any]:
+    rows = {f"remap_{what}": bool(said["counters"].get(f"row_remap_{what}")) for what in ("pending", "failed")}
+    return {"lost": said["lost"], "recovery": said["recovery"], "error": "; ".join(said["unread"]), **rows}
+
+
+def _memory(handle: Any) -> dict[str, Any]:
+    """Return the GPU's memory and who holds it; nothing where the driver does not say."""
+    try:
+        held = [(p.pid, int(p.usedGpuMemory or 0)) for p in pynvml.nvmlDeviceGetComputeRunningProcesses(handle)]
+        return {"total": int(pynvml.nvmlDeviceGetMemoryInfo(handle).total), "holders": held}
+    except pynvml.NVMLError:
+        return {}  # ``read`` has said why, where it is a fault
 
 
 if __name__ == "__main__":

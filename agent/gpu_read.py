@@ -1,4 +1,4 @@
-"""What the driver says of one GPU, as a record. For ``gpu_child.py`` alone, in its process; ``nvml`` is pynvml.
+"""What the driver says of one GPU, as a record. For ``gpu_child.py`` and ``gpu_probe.py``; ``nvml`` is pynvml.
 
 Each kind of figure is read by itself: what one function of a driver cannot do takes no other away.
 """
@@ -6,7 +6,7 @@ Each kind of figure is read by itself: what one function of a driver cannot do t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 NOT_SUPPORTED, NO_FUNCTION, LOST = 3, 13, 15  # nvmlReturn_t
 # Field values (NVML_FI_DEV_…): sums over all links of a GPU, and what the driver itself says is to be done with it.
@@ -14,6 +14,14 @@ LINKS = {38: "nvlink_crc_flit", 45: "nvlink_crc_data", 52: "nvlink_replay", 59: 
 RECOVERY = 230
 SLOWED = {0x8: "slowed_by_hardware", 0x20: "slowed_by_heat", 0x40: "slowed_by_heat", 0x80: "slowed_by_power_brake"}
 MOST_PIDS = 64
+
+
+class Identity(NamedTuple):
+    """Which GPU it is: as people, the kernel and CUDA_VISIBLE_DEVICES call it. '' where the driver does not say."""
+
+    uuid: str = ""
+    bus: str = ""  # 0000:3b:00.0
+    migs: tuple[str, ...] = ()  # UUIDs of the parts that it is divided into
 
 
 class Reading:
@@ -40,6 +48,30 @@ def read(nvml: Any, handle: Any) -> dict[str, object]:
             if not lost and error.value not in (NOT_SUPPORTED, NO_FUNCTION):
                 unread.append(f"{what}: {error}")
     return _found(reading, lost, unread)
+
+
+def identity(nvml: Any, handle: Any) -> Identity:
+    """Return which GPU it is, as far as the driver says: one that is lost says so when it is read."""
+    found = Identity()
+    try:
+        found = found._replace(uuid=str(nvml.nvmlDeviceGetUUID(handle)))
+        pci = nvml.nvmlDeviceGetPciInfo(handle)
+        found = found._replace(bus=f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0")
+        if nvml.nvmlDeviceGetMigMode(handle)[0]:
+            found = found._replace(migs=tuple(_migs(nvml, handle)))
+    except nvml.NVMLError:
+        pass  # many have no MIG
+    return found
+
+
+def _migs(nvml: Any, handle: Any) -> list[str]:
+    found: list[str] = []
+    for i in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+        try:
+            found.append(str(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, i))))
+        except nvml.NVMLError:
+            continue  # a place that nothing takes
+    return found
 
 
 def unopened(nvml: Any, error: Any) -> dict[str, object]:

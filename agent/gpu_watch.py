@@ -18,7 +18,7 @@ from typing import Any
 
 from ..health.evidence import Fact
 from ..health.observed import Early, Lacked
-from ..health.xid import RECOVERY_WORDS, Recovery, lookup
+from ..health.xid import lookup, recovery_words
 from . import node_words as words
 from . import proc
 from .gpu_cards import SLOWED, VISIBLE, Card, User, Xid, announced, shown, users
@@ -312,8 +312,7 @@ class GpuWatch:
         if card is None or first is None:
             return ""
         if card.recovery and card.recovery != first.recovery:
-            known = card.recovery in set(Recovery)
-            return f"needs {RECOVERY_WORDS[Recovery(card.recovery)] if known else 'a recovery'}, says its driver"
+            return f"needs {recovery_words(card.recovery)}, says its driver"
         return "is lost to its driver" if card.lost and not first.lost else ""
 
     def _no_driver(self, begun: Begun) -> Lacked:

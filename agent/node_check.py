@@ -31,6 +31,7 @@ from ..health.node_check import (
     shared_memory,
 )
 from .bounded_child import ChildTrouble, NoAnswer, Reply, ask_child
+from .gpu_cards import VISIBLE, Card, chosen
 from .gpu_start import driver_here
 from .spec import FABRIC
 
@@ -164,29 +165,16 @@ def _judged(wish: Wish, reply: Reply) -> list[Finding]:
         state = State.UNKNOWN if wish.gpus is None else State.BAD
         return [Finding("gpu", "GPU driver", state, f"{why}; see nvidia-smi on the node")]
     readings = [_reading(cast("dict[str, object]", item)) for item in cast("list[object]", body)]
-    return gpus(visible(readings, wish.environ.get("CUDA_VISIBLE_DEVICES")), wish.gpus)
+    seen = chosen(wish.environ.get(VISIBLE), (Card(gpu.number, gpu.uuid, gpu.bus, gpu.migs) for gpu in readings))
+    return gpus((gpu for gpu in readings if gpu.number in seen), wish.gpus)
 
 
 def _reading(item: dict[str, object]) -> GpuReading:
     holders = tuple(
         (int(pid), int(size), str(name)) for pid, size, name in cast("list[list[str]]", item.pop("holders", []))
     )
-    return GpuReading(**{**item, "holders": holders})  # type: ignore[arg-type]  # our own child's words
-
-
-def visible(readings: list[GpuReading], chosen: str | None) -> list[GpuReading]:
-    """Return the GPUs that CUDA_VISIBLE_DEVICES leaves: numbers or beginnings of UUIDs, up to the first other word."""
-    if chosen is None:
-        return readings
-    found: list[GpuReading] = []
-    for word in filter(None, chosen.split(",")):
-        if word.startswith("MIG"):
-            return readings  # parts of GPUs: any of them may be the parent
-        match = [gpu for gpu in readings if word.strip() == str(gpu.number) or gpu.uuid.startswith(word.strip())]
-        if len(match) != 1:
-            break
-        found += match
-    return found
+    migs = tuple(cast("list[str]", item.pop("migs", [])))
+    return GpuReading(**{**item, "holders": holders, "migs": migs})  # type: ignore[arg-type]  # our own child's words
 
 
 # --- tests ------------------------------------------------------------------------------------------------------------

@@ -11,13 +11,14 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
+from .xid import recovery_words
+
 GIB, MIB = 1 << 30, 1 << 20
 LEAST_ROOM = 64 * MIB  # for logs and records; a rank that prints fills it in a minute
 LEAST_SHM = 64 * MIB  # docker's default, with which torch's data workers are known to fail
 LEAST_FILES = 1024
 SHM = "/dev/shm"  # noqa: S108
 FULL = 0.95  # of a GPU's memory held by others: nothing of this job would fit
-RESET = {1: "a GPU reset", 2: "a reboot of the node", 3: "a drain of its peers", 4: "a drain and a reset"}  # field 230
 
 
 class State(str, Enum):
@@ -44,14 +45,15 @@ class Checked(NamedTuple):
 
 
 class GpuReading(NamedTuple):
-    """One GPU as its driver tells of it; -1 where it tells nothing. ``error`` is what it answered instead."""
+    """One GPU as its driver tells of it; ``total`` -1 where it does not. ``error`` is what it answered instead."""
 
     number: int
     uuid: str = ""
     bus: str = ""
+    migs: tuple[str, ...] = ()
     total: int = -1  # bytes
     holders: tuple[tuple[int, int, str], ...] = ()  # (pid, bytes, name), those of this job left out
-    recovery: int = -1
+    recovery: int = 0  # action that it asks for (NVML field 230); 0 = none
     remap_failed: bool = False
     remap_pending: bool = False
     lost: bool = False
@@ -94,8 +96,7 @@ def _gpu(gpu: GpuReading) -> Finding:
     if gpu.lost:
         return Finding("gpu", name, State.BAD, "it is lost to the node; reboot the node")
     if gpu.recovery > 0:
-        need = RESET.get(gpu.recovery, f"recovery action {gpu.recovery}")
-        return Finding("gpu", name, State.BAD, f"its driver asks for {need}")
+        return Finding("gpu", name, State.BAD, f"its driver asks for {recovery_words(gpu.recovery)}")
     if gpu.remap_failed:
         return Finding("gpu", name, State.BAD, "a memory row could not be replaced; the GPU is to be exchanged")
     held = sum(size for _, size, _ in gpu.holders)

@@ -40,6 +40,9 @@ class Recovery(IntEnum):
     REBOOT = 2
     DRAIN_P2P = 3
     DRAIN_AND_RESET = 4
+    RECOVER_IMEX = 5
+    BUS_RESET = 6
+    SYSTEM_REBOOT = 7
 
 
 RECOVERY_WORDS = {
@@ -48,7 +51,15 @@ RECOVERY_WORDS = {
     Recovery.REBOOT: "a reboot of the node",
     Recovery.DRAIN_P2P: "its peer-to-peer traffic to be drained",
     Recovery.DRAIN_AND_RESET: "the node to be drained and the GPU to be reset",
+    Recovery.RECOVER_IMEX: "a recovery of its IMEX domain",
+    Recovery.BUS_RESET: "a reset of the GPU's bus",
+    Recovery.SYSTEM_REBOOT: "a reboot of the whole system",
 }
+
+
+def recovery_words(action: int) -> str:
+    """Return what the driver asks for, also where its number is newer than this list."""
+    return RECOVERY_WORDS[Recovery(action)] if action in set(Recovery) else f"its recovery action {action}"
 
 
 @dataclass(frozen=True, slots=True)

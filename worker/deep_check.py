@@ -22,6 +22,8 @@ PATTERNS = (0x55, 0xAA, 0x00, 0xFF)  # each bit both ways, and its neighbours ag
 HOST_BYTES = 1 << 28  # a look in passing: modules are tested by the machine's own firmware
 SIDE, REPEATS = 1024, 24  # of a matrix; the same product again and again is the same, bit by bit
 LINK_BYTES = 64 << 20
+# CUDA errors that say nothing against the device: it is in use, or this torch was not built for it.
+UNFIT = ("out of memory", "no kernel image", "invalid device function", "driver version", "not supported", "busy")
 
 
 def main(argv: list[str]) -> int:
@@ -52,14 +54,14 @@ def main(argv: list[str]) -> int:
 
 
 def attempt(check: str, what: str, test: Callable[[], tuple[str, str]]) -> None:
-    """Run one test; what it raises is what it found."""
+    """Run one test. A device that fails in it is bad; what else goes wrong is unknown: it may be ours, or torch's."""
     say(begin=f"{check} of {what}")
     try:
         state, text = test()
     except Exception as error:
         words = str(error).strip().split("\n")[0][:300]
-        short = "out of memory" in words  # others use it: nothing is said against the device
-        state, text = "unknown" if short else "bad", f"{type(error).__name__}: {words}"
+        failed = isinstance(error, RuntimeError) and "CUDA error" in words and not any(fit in words for fit in UNFIT)
+        state, text = "bad" if failed else "unknown", f"{type(error).__name__}: {words}"
     tell(check, what, state, text)
 
 

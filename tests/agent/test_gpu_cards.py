@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from remuster.agent.gpu_cards import Card, User, Xid, announced, cards_of, shown, users
+from remuster.agent.gpu_cards import Card, User, Xid, announced, cards_of, chosen, shown, users
 from remuster.health.observed import Gpu
 
 A, B, C = "GPU-aa11-1", "GPU-aa22-2", "GPU-bb33-3"
@@ -40,6 +40,21 @@ CARDS = (Card(0, A, "0000:1b:00.0"), Card(1, B, "0000:2b:00.0"), Card(2, C, "000
 )
 def test_the_environment_gives_a_rank_its_gpu(visible: str | None, local: int, found: tuple[int, ...]) -> None:
     assert cards_of(User(9, local, visible), CARDS) == found
+
+
+@pytest.mark.parametrize(
+    ("visible", "found"),
+    [
+        (None, (0, 1, 2)),
+        ("", ()),
+        ("2,0", (2, 0)),
+        ("0,9,1", (0,)),  # CUDA ends the list there
+        ("GPU-bb,0", (2, 0)),
+        (",".join(PARTS), (2,)),  # two parts of one
+    ],
+)
+def test_all_that_a_list_leaves(visible: str | None, found: tuple[int, ...]) -> None:
+    assert chosen(visible, CARDS) == found
 
 
 def test_two_ranks_may_share_a_gpu_and_one_may_have_two() -> None:

@@ -12,7 +12,7 @@ import pytest
 from remuster.agent import node_check
 from remuster.agent.gpu_start import driver_here
 from remuster.agent.node_check import Looking, Wish
-from remuster.health.node_check import Finding, GpuReading, PortReading, State, conclude
+from remuster.health.node_check import Finding, PortReading, State, conclude
 
 QUIET = Looking(lambda _: lambda _: None, lambda _: None)
 
@@ -45,23 +45,6 @@ def test_ports_are_read_as_the_kernel_lays_them_out(tmp_path: Path) -> None:
         PortReading("mlx5_0", 1, "ACTIVE", "LinkUp"),
         PortReading("mlx5_1", 2, "", ""),
     ]
-
-
-@pytest.mark.parametrize(
-    ("chosen", "numbers"),
-    [
-        (None, [0, 1, 2]),
-        ("", []),
-        ("2,0", [2, 0]),
-        ("GPU-b", [1]),
-        ("0,9,1", [0]),  # CUDA stops at the first that is none
-        ("GPU-", []),  # more than one begins so
-        ("MIG-GPU-a/1/0", [0, 1, 2]),
-    ],
-)
-def test_which_gpus_ranks_see(chosen: str | None, numbers: list[int]) -> None:
-    gpus = [GpuReading(i, f"GPU-{name}") for i, name in enumerate("abc")]
-    assert [gpu.number for gpu in node_check.visible(gpus, chosen)] == numbers
 
 
 @pytest.mark.parametrize(

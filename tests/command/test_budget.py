@@ -64,6 +64,7 @@ if n < 3:
 """
 
 
+@pytest.mark.drill
 def test_a_run_goes_on_when_its_store_is_lost(cluster: Cluster) -> None:
     directory = cluster.folder / "kept"
     args = ("--nnodes", "1", "--max-restarts", "1", "--checkpoint-dir", directory)

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.process
 TWO = ("--nnodes", "2", "--max-restarts", "9")
 
 
+@pytest.mark.drill
 def test_a_store_that_stands_still(cluster: Cluster) -> None:
     nodes = [cluster.steady(number, *TWO) for number in (2, 3)]
     first = cluster.wait_round(1, 4)
@@ -46,6 +47,7 @@ def test_a_store_that_stands_still(cluster: Cluster) -> None:
     cluster.check_left()
 
 
+@pytest.mark.drill
 def test_a_store_that_comes_back_with_the_old_leases(cluster: Cluster) -> None:
     """An etcd that is started again gives every lease its whole time: an agent that gave its own up finds its key."""
     nodes = [cluster.steady(number, *TWO, conf="lease_ttl=6") for number in (2, 3)]

@@ -92,6 +92,7 @@ def test_what_happens_while_the_etcd_is_away_is_told_when_it_is_back(cluster: Cl
     cluster.check_left()
 
 
+@pytest.mark.drill
 def test_who_has_finished_gives_the_etcd_up_after_the_join_timeout(cluster: Cluster) -> None:
     nodes, _ = begun(cluster, *HOLD, conf="join_timeout=3")
     cluster.etcd.down()
@@ -132,6 +133,7 @@ def test_a_stopped_agent_keeps_its_ranks_and_its_place_until_it_is_back(cluster:
     cluster.check_left()
 
 
+@pytest.mark.drill
 def test_a_node_that_is_gone_for_good_ends_the_job_with_a_way_out(cluster: Cluster) -> None:
     nodes, _ = begun(cluster, *HOLD, conf="join_timeout=3")
     nodes[1].power_off()

@@ -74,6 +74,7 @@ def test_b37_leave_is_not_close_and_who_comes_back_disturbs_nobody(cluster: Clus
     cluster.check_left()
 
 
+@pytest.mark.drill
 def test_a_group_that_shrank_grows_again_when_a_node_comes(cluster: Cluster) -> None:
     some = ("--nnodes", "1:2", "--max-restarts", "2", "--admit", "now")
     for number in (2, 3):
@@ -114,6 +115,7 @@ while not (desk / "done").exists():
 """
 
 
+@pytest.mark.drill
 def test_at_a_checkpoint_a_newcomer_waits_for_the_next_one(cluster: Cluster) -> None:
     script = cluster.script("saves.py", SAVES)
     args = ("--nnodes", "1:2", "--admit", "checkpoint", "--checkpoint-dir", cluster.folder / "kept", script)

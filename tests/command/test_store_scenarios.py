@@ -180,6 +180,7 @@ def test_b45_rounds_do_not_fill_the_etcd(small: Cluster, record_property: Callab
     assert len([key for key in small.tree() if key.startswith("rounds/")]) == 1
 
 
+@pytest.mark.drill
 def test_b45_an_etcd_that_is_full_leaves_running_ranks_alone(small: Cluster) -> None:
     """Red when a lease is renewed by putting a key."""
     nodes, pids = begun(small)

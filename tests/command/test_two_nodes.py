@@ -213,6 +213,7 @@ def test_too_few_nodes(cluster: Cluster) -> None:
     assert cluster.left_files() == []
 
 
+@pytest.mark.drill
 def test_no_store(cluster: Cluster) -> None:
     (cluster.folder / "t.py").touch()
     node = cluster.command(

@@ -8,7 +8,7 @@ from remuster.health import node_check as check
 from remuster.health.node_check import Finding, GpuReading, PortReading, State
 
 GIB = 1 << 30
-FINE = GpuReading(0, "GPU-a", "0000:1b:00.0", 80 * GIB)
+FINE = GpuReading(0, "GPU-a", "0000:1b:00.0", total=80 * GIB)
 
 
 @pytest.mark.parametrize(
@@ -17,15 +17,15 @@ FINE = GpuReading(0, "GPU-a", "0000:1b:00.0", 80 * GIB)
         (FINE, State.OK, "answers"),
         (FINE._replace(recovery=0), State.OK, "answers"),
         (FINE._replace(lost=True), State.BAD, "reboot"),
-        (FINE._replace(recovery=1), State.BAD, "a GPU reset"),
+        (FINE._replace(recovery=1), State.BAD, "a reset of the GPU"),
         (FINE._replace(recovery=2), State.BAD, "a reboot of the node"),
-        (FINE._replace(recovery=9), State.BAD, "recovery action 9"),
+        (FINE._replace(recovery=9), State.BAD, "its recovery action 9"),
         (FINE._replace(remap_failed=True), State.BAD, "exchanged"),
         (FINE._replace(remap_pending=True), State.NOTE, "when it is idle"),
         (FINE._replace(holders=((77, 79 * GIB, "python"),)), State.BAD, "pid 77 (python) holds 79.0 GiB"),
         (FINE._replace(holders=((77, 40 * GIB, "python"),)), State.NOTE, "pid 77, 40.0 GiB"),
         (FINE._replace(error="Timeout"), State.UNKNOWN, "Timeout"),
-        (FINE._replace(error="Timeout", recovery=1), State.BAD, "a GPU reset"),
+        (FINE._replace(error="Timeout", recovery=1), State.BAD, "a reset of the GPU"),
     ],
 )
 def test_one_gpu(gpu: GpuReading, state: State, says: str) -> None:

@@ -34,6 +34,7 @@ def body(seat):
 
     async def serve():
         loop = asyncio.get_running_loop()
+        loop.slow_callback_duration = 60.0  # -X dev tells of slow steps: on a busy machine they are no finding
         done = asyncio.Event()
         options = {name: OPTIONS[name] for name in ("answer_s", "kill_bound_s") if name in OPTIONS}
 

@@ -50,6 +50,7 @@ def body(seat):
 
     async def serve():
         loop = asyncio.get_running_loop()
+        loop.slow_callback_duration = 60.0  # -X dev tells of slow steps: on a busy machine they are no finding
         done = asyncio.Event()
 
         def on_event(event):
