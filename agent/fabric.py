@@ -16,8 +16,8 @@ from ..health.evidence import Fact
 from ..health.observed import FabricPort, Lacked
 from .files import FileThread
 from .sources import Begun
+from .spec import FABRIC
 
-SYSFS = Path("/sys/class/infiniband")
 MOST_PORTS = 64
 READ_S = 1.5  # less than all sources are waited for
 COUNTERS = (
@@ -36,8 +36,18 @@ class Port(NamedTuple):
 
     device: str
     number: int
-    state: str
+    state: str  # ACTIVE, DOWN, INIT, ARMED; '' where it cannot be read
+    physical: str  # of its link: LinkUp, Disabled, Polling
     counters: dict[str, int]
+
+    @property
+    def active(self) -> bool:
+        return self.state.startswith("ACTIVE")  # ACTIVE_DEFER too
+
+    @property
+    def words(self) -> str:
+        """Return its state, and that of its link when it is not active."""
+        return self.state if self.active or not self.physical else f"{self.state} ({self.physical})"
 
 
 class Fabric:
@@ -45,7 +55,7 @@ class Fabric:
 
     name = "RDMA ports"
 
-    def __init__(self, sysfs: Path = SYSFS) -> None:
+    def __init__(self, sysfs: Path = Path(FABRIC)) -> None:
         self._sysfs = sysfs
         self._files = FileThread("rdma ports")
         self._before: asyncio.Task[tuple[Port, ...]] | None = None
@@ -77,7 +87,7 @@ class Fabric:
 
     async def _look(self) -> tuple[Port, ...]:
         try:
-            return await self._files.run(_ports, self._sysfs, timeout_s=READ_S)
+            return await self._files.run(ports, self._sysfs, timeout_s=READ_S)
         finally:
             self._files.close()  # the thread ends; another call makes a new one
 
@@ -85,15 +95,14 @@ class Fabric:
 def _changed(port: Port, before: tuple[Port, ...]) -> FabricPort | None:
     """Compare a port with what it was. A port that has been down all along is an empty socket."""
     was = next((one for one in before if (one.device, one.number) == (port.device, port.number)), None)
-    if was is None or (not was.state.startswith("ACTIVE") and not port.state.startswith("ACTIVE")):
+    if was is None or not (was.active or port.active):
         return None
     risen = tuple((name, n - was.counters[name]) for name, n in port.counters.items() if n > was.counters.get(name, n))
-    fell = not port.state.startswith("ACTIVE")
-    return FabricPort(port.device, port.number, port.state, risen) if risen or fell else None
+    return FabricPort(port.device, port.number, port.words, risen) if risen or not port.active else None
 
 
-def _ports(sysfs: Path) -> tuple[Port, ...]:
-    """Read all ports. Blocks as long as the driver does."""
+def ports(sysfs: Path) -> tuple[Port, ...]:
+    """Read all ports below ``sysfs``, which is laid out as /sys/class/infiniband. Blocks as long as the driver does."""
     found: list[Port] = []
     for device in _names(sysfs):
         for number in _names(sysfs / device / "ports"):
@@ -102,14 +111,9 @@ def _ports(sysfs: Path) -> tuple[Port, ...]:
                 continue
             counters = {name: n for name in COUNTERS if (n := _number(folder / "counters" / name)) is not None}
             counters |= {name: n for name in HW_COUNTERS if (n := _number(folder / "hw_counters" / name)) is not None}
-            found.append(Port(device, int(number), _state(folder), counters))
+            state, physical = (_text(folder / name).partition(":")[2].strip() for name in ("state", "phys_state"))
+            found.append(Port(device, int(number), state, physical, counters))  # "4: ACTIVE", "5: LinkUp"
     return tuple(found)
-
-
-def _state(folder: Path) -> str:
-    """Return the port's state (``4: ACTIVE``), and that of its link (``3: Disabled``) when it is not active."""
-    state, physical = (_text(folder / name).partition(":")[2].strip() for name in ("state", "phys_state"))
-    return state if state == "ACTIVE" or not physical else f"{state} ({physical})"
 
 
 def _names(folder: Path) -> list[str]:

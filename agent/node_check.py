@@ -31,6 +31,7 @@ from ..health.node_check import (
     shared_memory,
 )
 from .bounded_child import ChildTrouble, NoAnswer, Reply, ask_child
+from .fabric import ports
 from .gpu_cards import VISIBLE, Card, chosen
 from .gpu_start import driver_here
 from .spec import FABRIC
@@ -101,9 +102,9 @@ def _read_host(log_dir: Path) -> list[Finding]:
         found.append(shared_memory(shm.f_blocks * shm.f_frsize, shm.f_bavail * shm.f_frsize))
     except OSError as error:
         found.append(Finding("shm", SHM, State.NOTE, f"{error.strerror}; data workers need it"))
-    ports = read_ports(Path(FABRIC))
+    links = [PortReading(port.device, port.number, port.state, port.physical) for port in ports(Path(FABRIC))]
     files, locked = (resource.getrlimit(which)[0] for which in (resource.RLIMIT_NOFILE, resource.RLIMIT_MEMLOCK))
-    return [*found, *limits(files, locked, bool(ports)), clock(_synchronised()), *fabric(ports)]
+    return [*found, *limits(files, locked, bool(links)), clock(_synchronised()), *fabric(links)]
 
 
 def _room(what: str, path: Path) -> Finding:
@@ -114,21 +115,6 @@ def _room(what: str, path: Path) -> Finding:
     except OSError as error:
         return Finding("disk", what, State.UNKNOWN, f"{path}: {error.strerror}")
     return room(what, str(path), found.f_bavail * found.f_frsize, found.f_favail if found.f_files else -1)
-
-
-def read_ports(root: Path) -> list[PortReading]:
-    """Return the RDMA ports below ``root``, which is laid out as /sys/class/infiniband; blocks."""
-    found: list[PortReading] = []
-    for port in sorted(root.glob("*/ports/*")):
-        words: list[str] = []
-        for name in ("state", "phys_state"):  # "4: ACTIVE", "5: LinkUp"
-            try:
-                words.append((port / name).read_text().partition(":")[2].strip())
-            except OSError:
-                words.append("")
-        if port.name.isdigit():
-            found.append(PortReading(port.parent.parent.name, int(port.name), *words))
-    return found
 
 
 def _synchronised() -> bool | None:

@@ -157,7 +157,7 @@ def fabric(ports: Iterable[PortReading]) -> list[Finding]:
     out: list[Finding] = []
     for port in ports:
         name = f"{port.device} port {port.port}"
-        if port.state == "ACTIVE":
+        if port.state.startswith("ACTIVE"):  # ACTIVE_DEFER too
             out.append(Finding("fabric", name, State.OK, "active"))
         elif port.physical == "LinkUp":
             text = f"it has a link and is {port.state or 'not active'}; see ibstat, and the subnet manager"

@@ -12,7 +12,7 @@ import pytest
 from remuster.agent import node_check
 from remuster.agent.gpu_start import driver_here
 from remuster.agent.node_check import Looking, Wish
-from remuster.health.node_check import Finding, PortReading, State, conclude
+from remuster.health.node_check import Finding, State, conclude
 
 QUIET = Looking(lambda _: lambda _: None, lambda _: None)
 
@@ -33,18 +33,6 @@ def test_this_host_can_take_part(tmp_path: Path) -> None:
     found = look(Wish(tmp_path / "not" / "made" / "yet", {}))
     assert {finding.check for finding in found} >= {"disk", "shm", "limits", "clock"}
     assert conclude(found).passed is not False
-
-
-def test_ports_are_read_as_the_kernel_lays_them_out(tmp_path: Path) -> None:
-    port = tmp_path / "mlx5_0" / "ports" / "1"
-    port.mkdir(parents=True)
-    (port / "state").write_text("4: ACTIVE\n")
-    (port / "phys_state").write_text("5: LinkUp\n")
-    (tmp_path / "mlx5_1" / "ports" / "2").mkdir(parents=True)
-    assert node_check.read_ports(tmp_path) == [
-        PortReading("mlx5_0", 1, "ACTIVE", "LinkUp"),
-        PortReading("mlx5_1", 2, "", ""),
-    ]
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,7 @@ def test_how_many_gpus(wanted: int | None, bad: bool) -> None:
         (check.clock(False), State.NOTE),
         (check.clock(True), State.OK),
         (check.fabric([PortReading("mlx5_0", 1, "ACTIVE", "LinkUp")])[0], State.OK),
+        (check.fabric([PortReading("mlx5_0", 1, "ACTIVE_DEFER", "LinkUp")])[0], State.OK),
         (check.fabric([PortReading("mlx5_0", 1, "INIT", "LinkUp")])[0], State.BAD),
         (check.fabric([PortReading("mlx5_0", 1, "DOWN", "Disabled")])[0], State.NOTE),
         (check.fabric([PortReading("mlx5_0", 1, "", "")])[0], State.NOTE),
