@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from command.cluster import FOREIGN
-from command.processes import MARK, marked, signal_all
+from command.processes import MARK, marked, signal_all, until
 from dropin.rows import Row
 
 AT_A_TIME = 2  # an agent of torchrun's works for two seconds before its ranks start
@@ -115,6 +115,8 @@ class Program:
             codes = [agent.wait(max(end - time.monotonic(), 0.1)) for agent in self._agents]
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{self.name} goes on after {PATIENCE_S:g} s: {self.pids()}\n{self.log()}") from None
+        if self.name == "torchrun":  # its resource tracker ends when it notices that it is alone
+            until(lambda: not self.pids(), "torchrun's own helper has ended", PATIENCE_S, self.log)
         left = self.pids()
         assert not left, f"{self.name} has ended with {codes} and left {left}\n{self.log()}"
         return codes
