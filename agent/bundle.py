@@ -9,6 +9,7 @@ Blocking; called through the file thread. Files are 0600, directories 0700.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import stat
@@ -19,7 +20,6 @@ from typing import NamedTuple
 
 from ..health import wire
 from ..health.evidence import Fact, RankExit
-from .attempts import write_whole
 from .run_dir import make_private, random_name
 
 SCHEMA_VERSION = 1
@@ -44,13 +44,24 @@ class Case(NamedTuple):
     since: float = 0.0  # wall clock: older ones are another round's
 
 
-def keep_bundle(run_dir: Path, case: Case, facts: tuple[Fact, ...]) -> Path:
-    """Write the bundle and return its directory; an earlier one of the attempt is never written to. OSError."""
-    parent = run_dir / _FOLDER
+def make(run_dir: Path, attempt: int) -> Path:
+    """Make and return a bundle's directory; an earlier one of the attempt is never written to. OSError."""
+    parent, k = run_dir / _FOLDER, 0
     make_private(parent)
-    path = _made(parent, case.attempt)
-    write_whole(path / "evidence.json", _told(case, facts))
-    write_whole(path / "node.json", _node(run_dir))
+    while True:
+        path = parent / (f"attempt-{attempt:03d}.{k}" if k else f"attempt-{attempt:03d}")
+        try:
+            path.mkdir(mode=0o700)
+        except FileExistsError:
+            k += 1
+        else:
+            return path
+
+
+def fill(path: Path, case: Case, facts: tuple[Fact, ...]) -> None:
+    """Write the bundle into its directory, what tells most first, and remove what is too old. OSError."""
+    _write(path / "evidence.json", json.dumps(_told(case, facts), indent=1).encode())
+    _write(path / "node.json", json.dumps(_node(path), indent=1).encode())
     left = MOST_BYTES
     for rank in _by_interest(case, facts):
         directory = case.directories[rank]
@@ -60,20 +71,7 @@ def keep_bundle(run_dir: Path, case: Case, facts: tuple[Fact, ...]) -> Path:
     for dump in case.dumps:  # a dump cut short is of no use
         if 0 < (size := _size(dump, case.since)) <= min(DUMP_BYTES, left):
             left -= _copy_end(dump, path / f"dump-{dump.name}", size)
-    _prune(parent)
-    return path
-
-
-def _made(parent: Path, attempt: int) -> Path:
-    k = 0
-    while True:
-        path = parent / (f"attempt-{attempt:03d}.{k}" if k else f"attempt-{attempt:03d}")
-        try:
-            path.mkdir(mode=0o700)
-        except FileExistsError:
-            k += 1
-        else:
-            return path
+    _prune(path.parent)
 
 
 def _told(case: Case, facts: tuple[Fact, ...]) -> dict[str, object]:
@@ -92,7 +90,7 @@ def _told(case: Case, facts: tuple[Fact, ...]) -> dict[str, object]:
     }
 
 
-def _node(run_dir: Path) -> dict[str, object]:
+def _node(place: Path) -> dict[str, object]:
     """Return how the machine stands: what a full disk or a swapping host shows only while it lasts."""
     return {
         "uptime_s": time.clock_gettime(time.CLOCK_BOOTTIME),
@@ -100,7 +98,7 @@ def _node(run_dir: Path) -> dict[str, object]:
         "host": os.uname().nodename,
         "load": os.getloadavg(),
         "memory": _meminfo(),
-        "disks": {str(place): _room(place) for place in (run_dir, Path("/tmp"), Path("/dev/shm"))},  # noqa: S108
+        "disks": {str(disk): _room(disk) for disk in (place, Path("/tmp"), Path("/dev/shm"))},  # noqa: S108
     }
 
 
@@ -159,9 +157,14 @@ def _copy_end(source: Path, target: Path, most: int) -> int:
         file.seek(max(0, file.seek(0, os.SEEK_END) - most))
         raw = file.read(most)
     if raw:
-        with os.fdopen(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600), "wb") as copy:
-            copy.write(raw)
+        _write(target, raw)
     return len(raw)
+
+
+def _write(path: Path, raw: bytes) -> None:
+    """Write a new private file. Not synced: it must outlive this process, not its machine, and ranks wait for it."""
+    with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600), "wb") as file:
+        file.write(raw)
 
 
 def _prune(parent: Path) -> None:

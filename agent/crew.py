@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..health import wire
 from ..health.evidence import Fact, Pace
-from ..health.observed import HookWord, Lacked
+from ..health.observed import Bundle, HookWord
 from ..rendezvous.records import Incarnation, Job, Phase, Round
 from . import gpu_start
 from . import guardian_events as said
@@ -78,6 +78,7 @@ class Crew:
         self._envs: dict[int, dict[str, str | None]] = {}  # what was changed for the ranks of the present round
         self._first = 0  # the rank of this node's first
         self._node, self._attempt = "", 0
+        self._keeping: asyncio.Task[None] | None = None  # of the last failure's bundle
         self._begun: Begun | None = None  # the ranks that were started last
         self._hooked: tuple[HookWord, ...] = ()  # what the resume hook had to say of the round, if it ran here
         self._sources = Sources(self._makers, self._line)
@@ -144,6 +145,8 @@ class Crew:
             self._gpus = None
         survivors = await self.link.stop()
         await closing
+        if self._keeping is not None:
+            await asyncio.wait({self._keeping})
         await self._output.end(bool(survivors))
         return survivors
 
@@ -226,26 +229,31 @@ class Crew:
         self._fence_over.set()
 
     async def collect(self, action: words.Collect) -> None:
-        """Add last lines, error files and what the sources saw; keep it all; answer with bytes for the store."""
+        """Add last lines, error files and what the sources saw; answer with bytes for the store; then keep it all."""
         from . import testimony
 
         ends = testimony.Ends(self._directories, self._ended, self._timers.why if self._timers is not None else None)
-        facts, pace = action.facts, self.pace()
+        facts, pace, place = action.facts, self.pace(), None
         asked = asyncio.ensure_future(self._sources.facts())
         await self._output.settle()
+        room = (self._run_dir, self._attempt) if action.failed else None
         try:
-            facts = await self._files.run(testimony.describe, action.facts, ends, timeout_s=COLLECT_S)
+            facts, place = await self._files.run(testimony.describe, action.facts, ends, room, timeout_s=COLLECT_S)
         except (OSError, TimeoutError) as error:
             self._line(f"the ranks' last lines could not be read: {error}")
-        told = (*facts, *((pace,) if pace else ()), *self._hooked, *await asked)
+        told = (*facts, *((pace,) if pace else ()), *self._hooked, *await asked, *((place,) if place else ()))
         self._hooked = ()
-        if action.failed:
-            told = (*told, await self._kept(action.round, told))
         self._post(words.Collected(boottime(), action.round, wire.encode(told)))
+        if isinstance(place, Bundle):
+            self._keeping = asyncio.create_task(self._keep(Path(place.path), action.round, told))
 
-    async def _kept(self, n: Round, told: tuple[Fact, ...]) -> Fact:
-        """Keep a bundle of the failure; where that takes too long it goes on, and the round does not wait for it."""
-        from . import bundle, testimony
+    async def _keep(self, place: Path, n: Round, told: tuple[Fact, ...]) -> None:
+        """Fill a failure's bundle while its round is judged.
+
+        No rank starts before: the next round's directories are made behind it, by the same thread. A disk that hangs
+        is not waited for.
+        """
+        from . import bundle
         from .dumps import paths
 
         directories = {self._first + local: path for local, path in self._directories.items()}
@@ -253,9 +261,9 @@ class Crew:
         since = time.time() - (boottime() - self._started_s)
         case = bundle.Case(self._node, self._spec.run_id, n, self._attempt, directories, tuple(map(Path, dumps)), since)
         try:
-            return await self._files.run(testimony.keep, self._run_dir, case, told, timeout_s=COLLECT_S)
-        except TimeoutError as error:
-            return Lacked("bundle", str(error))
+            await self._files.run(bundle.fill, place, case, told, timeout_s=COLLECT_S)
+        except (OSError, TimeoutError) as error:
+            self._line(f"not all of the failure could be kept in {place}: {error}")
 
     def hooked(self, refused: tuple[tuple[str, str], ...]) -> None:
         """Note which checkpoints were passed over when the coming round was formed, and why: evidence of that round."""

@@ -61,8 +61,8 @@ class Fabric:
         self._before: asyncio.Task[tuple[Port, ...]] | None = None
 
     def begin(self, begun: Begun) -> None:
-        """Read all counters, on a thread."""
-        self._before = asyncio.create_task(self._look())
+        """Read all counters, on a thread, where there is a device: that costs a name in sysfs, which cannot hang."""
+        self._before = asyncio.create_task(self._look()) if self._sysfs.is_dir() else None
 
     async def inspect(self) -> None:
         """Nothing: counters are read when the ranks are dead."""

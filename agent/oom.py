@@ -60,10 +60,7 @@ class OomCounters:
         before = self._before.result()
         if not before.kills:
             return (Lacked(self.name, "no cgroup here counts who is killed for want of memory, nor does /proc/vmstat"),)
-        try:
-            return await self._files.run(_risen, before, self._proc)
-        finally:
-            self._files.close()  # the thread ends; another call makes a new one
+        return _risen(before, self._proc)  # a few files of the kernel's memory: sooner read than a thread is woken
 
     async def close(self) -> None:
         """Read no more."""

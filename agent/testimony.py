@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ..health import errorfile
 from ..health.evidence import Fact, RankExit
 from ..health.observed import Bundle, Lacked
-from .bundle import Case, keep_bundle
+from .bundle import make
 from .outputs import last_lines
 
 
@@ -24,9 +24,23 @@ class Ends(NamedTuple):
     why: Callable[[int], str] | None = None  # a line of the agent's own, for a rank that it killed
 
 
-def describe(facts: tuple[Fact, ...], ends: Ends) -> tuple[Fact, ...]:
-    """Add last lines and error files to the ranks that did not exit 0."""
-    return tuple(_described(fact, ends) if isinstance(fact, RankExit) and fact.status else fact for fact in facts)
+def describe(
+    facts: tuple[Fact, ...], ends: Ends, room: tuple[Path, int] | None
+) -> tuple[tuple[Fact, ...], Bundle | Lacked | None]:
+    """Add last lines and error files to the ranks that did not exit 0, and make the place for a bundle.
+
+    ``room`` is the run's directory and the attempt that failed; None: nothing is to be kept.
+    """
+    told = tuple(_described(fact, ends) if isinstance(fact, RankExit) and fact.status else fact for fact in facts)
+    return told, None if room is None else _place(*room)
+
+
+def _place(run_dir: Path, attempt: int) -> Bundle | Lacked:
+    """Make a bundle's directory, or say why there is none: a full disk must cost no word of the failure itself."""
+    try:
+        return Bundle(str(make(run_dir, attempt)))
+    except OSError as error:
+        return Lacked("bundle", f"it could not be kept in {run_dir}: {error.strerror}")
 
 
 def _described(fact: RankExit, ends: Ends) -> RankExit:
@@ -38,11 +52,3 @@ def _described(fact: RankExit, ends: Ends) -> RankExit:
     if ends.why and (why := ends.why(fact.pid)):
         lines = (*lines, why)
     return fact._replace(tail=lines, error=errorfile.read(directory / "error.json"), logs=str(directory))
-
-
-def keep(run_dir: Path, case: Case, facts: tuple[Fact, ...]) -> Bundle | Lacked:
-    """Keep a bundle, and say where; or why there is none: a full disk must cost no word of the failure itself."""
-    try:
-        return Bundle(str(keep_bundle(run_dir, case, facts)))
-    except OSError as error:
-        return Lacked("bundle", f"it could not be kept in {run_dir}: {error.strerror}")

@@ -12,6 +12,8 @@ import os
 import signal
 import time
 import uuid
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from rows import Found, Row, best, medians
@@ -25,6 +27,7 @@ SLOTS = 2
 RANKS = ("--nproc-per-node", str(SLOTS), "--max-restarts", "1000", RANK)
 NODES = ("127.0.0.2", "127.0.0.3")
 QUIET_S, BEAT_S = 0.5, 0.1  # from the first lines of a round to the next kill: between the one and the sum of both
+CALM = 4  # failures in a row that are no storm
 Samples = dict[str, list[float]]
 
 
@@ -34,6 +37,9 @@ class Standing(NamedTuple):
     jobs: list[Job]
     desk: Desk
     world: int
+
+
+Starts = dict[str, Callable[[], Standing]]
 
 
 def measure(stage: Stage, runs: int) -> Found:
@@ -51,22 +57,22 @@ def measure(stage: Stage, runs: int) -> Found:
     return Found(rows, {"one node": one, "two agents": two}, tuple(notes))
 
 
-def _one_node(stage: Stage) -> dict[str, Standing]:
-    standing: dict[str, Standing] = {}
-    for name, args, env in ((OURS, REMUSTER, {}), *((name, TORCHRUN, env) for name, env in THEIRS.items())):
+def _one_node(stage: Stage) -> Starts:
+    def alone(args: tuple[str, ...], env: dict[str, str]) -> Standing:
         desk = stage.desk()
-        standing[name] = Standing([stage.start(*args, "--standalone", *RANKS, desk=desk, env=env)], desk, SLOTS)
-    return standing
+        return Standing([stage.start(*args, "--standalone", *RANKS, desk=desk, env=env)], desk, SLOTS)
+
+    return {OURS: partial(alone, REMUSTER, {}), **{name: partial(alone, TORCHRUN, env) for name, env in THEIRS.items()}}
 
 
-def _two_agents(stage: Stage) -> dict[str, Standing]:
+def _two_agents(stage: Stage) -> Starts:
     """Start two agents of each program: ours meet in an etcd, torchrun's in the store that the first of them hosts."""
     meet = ("--rdzv-backend", "etcd", "--rdzv-endpoint", f"127.0.0.1:{stage.etcd()}")
-    standing = {OURS: _pair(stage, (*REMUSTER, *meet), {})}
+    starts: Starts = {OURS: partial(_pair, stage, (*REMUSTER, *meet), {})}
     for name, env in THEIRS.items():
         meet = ("--rdzv-backend", "c10d", "--rdzv-endpoint", f"{NODES[0]}:{free_ports(1)[0]}")
-        standing[name] = _pair(stage, (*TORCHRUN, *meet), env)
-    return standing
+        starts[name] = partial(_pair, stage, (*TORCHRUN, *meet), env)
+    return starts
 
 
 def _pair(stage: Stage, args: tuple[str, ...], env: dict[str, str]) -> Standing:
@@ -76,12 +82,20 @@ def _pair(stage: Stage, args: tuple[str, ...], env: dict[str, str]) -> Standing:
     return Standing(jobs, desk, SLOTS * len(NODES))
 
 
-def _alternate(stage: Stage, standing: dict[str, Standing], runs: int) -> Samples:
-    """Kill a rank of each job in turn, ``runs`` times; the first time all around is not counted."""
-    samples: Samples = {name: [] for name in standing}
+def _alternate(stage: Stage, starts: Starts, runs: int) -> Samples:
+    """Kill a rank of each job in turn, ``runs`` times; the first time all around is not counted.
+
+    Ours is started anew before it would take so many failures without progress for a storm, and wait.
+    """
+    samples: Samples = {name: [] for name in starts}
+    standing = {name: start() for name, start in starts.items()}
     for name, job in standing.items():
         _first_lines(name, job, 0.0)
     for i in range(runs + 1):
+        if i and i % CALM == 0:
+            stage.end(standing[OURS].jobs)
+            standing[OURS] = starts[OURS]()
+            _first_lines(OURS, standing[OURS], 0.0)
         for name, job in standing.items():
             time.sleep(QUIET_S + BEAT_S * i / runs)
             began = time.monotonic()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from remuster.agent import bundle, testimony
-from remuster.health.evidence import RankExit
+from remuster.health.evidence import Fact, RankExit
 from remuster.health.observed import Bundle, KernelLine, Lacked
 
 FACTS = (
@@ -34,12 +34,18 @@ def case(tmp_path: Path) -> bundle.Case:
     return bundle.Case("node-a", "run", 3, 1, places)
 
 
+def keep(run_dir: Path, case: bundle.Case, facts: tuple[Fact, ...]) -> Path:
+    place = bundle.make(run_dir, case.attempt)
+    bundle.fill(place, case, facts)
+    return place
+
+
 def read(path: Path) -> Any:
     return json.loads(path.read_text())
 
 
 def test_it_tells_who_ended_first_and_how_all_ended(tmp_path: Path, case: bundle.Case) -> None:
-    kept = bundle.keep_bundle(tmp_path, case, FACTS)
+    kept = keep(tmp_path, case, FACTS)
     told = read(kept / "evidence.json")
     assert kept == tmp_path / "bundles" / "attempt-001"
     assert told["first_abnormal"] == {"rank": 4, "status": 1, "at_s": 2.5}
@@ -49,7 +55,7 @@ def test_it_tells_who_ended_first_and_how_all_ended(tmp_path: Path, case: bundle
 
 
 def test_it_holds_what_the_ranks_wrote_and_nothing_for_what_is_empty(tmp_path: Path, case: bundle.Case) -> None:
-    kept = bundle.keep_bundle(tmp_path, case, FACTS)
+    kept = keep(tmp_path, case, FACTS)
     assert (kept / "rank-5.stderr").read_bytes() == b"words of 5\n"
     names = {path.name for path in kept.iterdir()}
     assert names == {
@@ -63,14 +69,14 @@ def test_it_holds_what_the_ranks_wrote_and_nothing_for_what_is_empty(tmp_path: P
 
 
 def test_it_is_this_users_alone(tmp_path: Path, case: bundle.Case) -> None:
-    kept = bundle.keep_bundle(tmp_path, case, FACTS)
+    kept = keep(tmp_path, case, FACTS)
     assert stat.S_IMODE(kept.stat().st_mode) == stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in kept.iterdir()} == {0o600}
 
 
 def test_the_end_of_a_long_log_is_kept(tmp_path: Path, case: bundle.Case) -> None:
     (case.directories[4] / "stdout.log").write_bytes(b"x" * (2 * bundle.TAIL_BYTES) + b"the end")
-    kept = bundle.keep_bundle(tmp_path, case, FACTS)
+    kept = keep(tmp_path, case, FACTS)
     raw = (kept / "rank-4.stdout").read_bytes()
     assert len(raw) == bundle.TAIL_BYTES
     assert raw.endswith(b"the end")
@@ -80,7 +86,7 @@ def test_it_is_bounded_and_ranks_that_failed_by_themselves_come_first(
     tmp_path: Path, case: bundle.Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bundle, "MOST_BYTES", 25)
-    kept = bundle.keep_bundle(tmp_path, case, FACTS)
+    kept = keep(tmp_path, case, FACTS)
     assert (kept / "rank-4.stderr").read_bytes() == b"words of 4\n"
     assert (kept / "rank-5.stderr").exists()
     assert not (kept / "rank-6.stderr").exists() or (kept / "rank-6.stderr").stat().st_size < 11
@@ -92,7 +98,7 @@ def test_what_a_rank_has_put_in_place_of_its_files_holds_nobody_up(tmp_path: Pat
     os.mkfifo(log)
     (case.directories[5] / "stderr.log").unlink()
     (case.directories[5] / "stderr.log").symlink_to("/etc/passwd")
-    kept = bundle.keep_bundle(tmp_path, case, FACTS)
+    kept = keep(tmp_path, case, FACTS)
     assert not (kept / "rank-4.stderr").exists()
     assert not (kept / "rank-5.stderr").exists()
 
@@ -106,16 +112,16 @@ def test_dumps_are_kept_whole_or_not_at_all(tmp_path: Path, case: bundle.Case) -
     old.write_bytes(b"of another round")
     os.utime(old, (1.0, 1.0))
     dumps = (small, large, old, tmp_path / "none")
-    kept = bundle.keep_bundle(tmp_path, case._replace(dumps=dumps, since=1000.0), FACTS)
+    kept = keep(tmp_path, case._replace(dumps=dumps, since=1000.0), FACTS)
     assert (kept / "dump-trace_rank_4").read_bytes() == b"dump"
     assert not (kept / "dump-trace_rank_5").exists()
     assert not (kept / "dump-trace_rank_6").exists()
 
 
 def test_an_earlier_bundle_is_never_written_to(tmp_path: Path, case: bundle.Case) -> None:
-    first = bundle.keep_bundle(tmp_path, case, FACTS)
+    first = keep(tmp_path, case, FACTS)
     before = (first / "evidence.json").read_bytes()
-    second = bundle.keep_bundle(tmp_path, case, FACTS[1:])
+    second = keep(tmp_path, case, FACTS[1:])
     assert second.name == "attempt-001.1"
     assert (first / "evidence.json").read_bytes() == before
 
@@ -123,15 +129,18 @@ def test_an_earlier_bundle_is_never_written_to(tmp_path: Path, case: bundle.Case
 def test_the_first_ones_and_the_last_ones_stay(tmp_path: Path, case: bundle.Case) -> None:
     made = []
     for attempt in range(14):
-        made.append(bundle.keep_bundle(tmp_path, case._replace(attempt=attempt), ()))
+        made.append(keep(tmp_path, case._replace(attempt=attempt), ()))
         os.utime(made[-1], (attempt, attempt))
     left = sorted(path.name for path in (tmp_path / "bundles").iterdir())
     expected = [0, 1, *range(14 - bundle.LAST, 14)]
     assert left == [f"attempt-{attempt:03d}" for attempt in expected]
 
 
-def test_no_room_is_said_and_costs_nothing_else(tmp_path: Path, case: bundle.Case) -> None:
+def test_no_room_is_said_and_costs_nothing_else(tmp_path: Path) -> None:
+    ends = testimony.Ends({}, {})
     (tmp_path / "bundles").write_text("a file in its place")
-    assert isinstance(testimony.keep(tmp_path, case, FACTS), Lacked)
+    told, place = testimony.describe(FACTS, ends, (tmp_path, 1))
+    assert (told, type(place)) == (FACTS, Lacked)
     (tmp_path / "bundles").unlink()
-    assert isinstance(testimony.keep(tmp_path, case, FACTS), Bundle)
+    assert testimony.describe(FACTS, ends, (tmp_path, 1)) == (FACTS, Bundle(str(tmp_path / "bundles" / "attempt-001")))
+    assert testimony.describe(FACTS, ends, None) == (FACTS, None)

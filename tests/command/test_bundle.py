@@ -14,28 +14,37 @@ from command.cluster import Cluster, Place
 pytestmark = pytest.mark.process
 
 ONCE = """
-import os, sys
+import os, signal, time
+rank, attempt = os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"]
 print("before", flush=True)
-if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and os.environ["RANK"] == "1":
+if attempt == "0":
+    dump = os.environ["TORCH_FR_DUMP_TEMP_FILE"]
+    with open(dump + rank, "wb") as file:
+        file.write(bytes(15 << 20))
+    os.mkdir(f"{dump}done-{rank}")
+    if rank != "1":
+        signal.pause()
+    while not all(os.path.exists(f"{dump}done-{r}") for r in range(4)):
+        time.sleep(0.01)
     raise ValueError("only once")
-if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
-    import signal; signal.pause()
-kept = os.path.join(os.path.dirname(os.environ["TORCHELASTIC_ERROR_FILE"]), "..", "..", "bundles")
-print("bundles when started again:", sorted(os.listdir(kept)), flush=True)
+kept = os.path.join(os.path.dirname(os.environ["TORCHELASTIC_ERROR_FILE"]), "..", "..", "bundles", "attempt-000")
+whole = [entry.name for entry in os.scandir(kept) if entry.stat().st_size == 15 << 20]
+print("when started again:", len(whole), "dumps", flush=True)
 """
 
 
 def test_a_bundle_is_kept_before_the_ranks_start_again_and_the_record_names_it(place: Place) -> None:
-    """Red when ``Collect`` is answered before the bundle is written."""
-    node = place.command("--nproc-per-node", "2", "--max-restarts", "1", place.script("once.py", ONCE))
+    """Red when it is not kept, or kept by another thread than the one that makes the next round's directories."""
+    args = ("--nproc-per-node", "4", "--max-restarts", "1", place.script("once.py", ONCE))
+    node = place.command(*args, env={"TORCH_FR_DUMP_TEMP_FILE": str(place.desk / "dump-of-")})
     assert node.exit_code() == 0, node.say()
-    assert b"bundles when started again: ['attempt-000']" in node.out
+    assert node.out.count(b"when started again: 4 dumps\n") == 4, node.out
     failed, done = node.records()
     (kept,) = (Path(path) for path in failed["bundles"].values())
     assert done["bundles"] is None
     told = json.loads((kept / "evidence.json").read_text())
     assert told["first_abnormal"]["rank"] == 1
-    assert set(told["exit_codes"]) == {"0", "1"}
+    assert set(told["exit_codes"]) == {"0", "1", "2", "3"}
     assert "ValueError: only once" in (kept / "rank-1.stderr").read_text()
     assert (kept / "rank-0.stdout").read_text() == "before\n"
     assert {stat.S_IMODE(path.stat().st_mode) for path in kept.iterdir()} == {0o600}

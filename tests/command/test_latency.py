@@ -6,11 +6,12 @@ import json
 import os
 import signal
 import statistics
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command.cluster import Cluster, Node
+from command.cluster import PROGRESS, STEADY, Cluster, Node
 from command.figures import FIGURE
 from command.processes import boottime, until
 
@@ -29,7 +30,9 @@ def descriptors(node: Node) -> dict[str, int]:
 def test_from_a_death_to_the_last_signal_on_the_other_node(
     cluster: Cluster, record_property: Callable[[str, object], None]
 ) -> None:
-    nodes = [cluster.steady(number, "--nnodes", "2", "--max-restarts", "100") for number in (2, 3)]
+    often = ("--nnodes", "2", "--nproc-per-node", "2", "--max-restarts", "100")
+    saves = ("--checkpoint-dir", cluster.folder / "kept", PROGRESS, sys.executable)  # or it would be a storm
+    nodes = [cluster.start(number, *often, *saves, STEADY, cluster.desk) for number in (2, 3)]
     took: list[float] = []
     early: list[dict[str, int]] = []
     for n in range(1, REPETITIONS + 1):
