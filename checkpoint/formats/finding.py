@@ -1,0 +1,67 @@
+"""What a format says of one checkpoint, and what a format is. Pure values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from .folder import Folder
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Everything that the format promises is there, as far as the format can show it."""
+
+    how: str  # how that is known, for people: "COMMITTED and sha256 of 4 files"
+    step: int | None = None  # as the content has it; None: it has none, and the name must do
+    world: int | None = None  # ranks that wrote it; None: not recorded
+
+
+@dataclass(frozen=True, slots=True)
+class Torn:
+    """Ranks must not re-enter here."""
+
+    reason: str
+    lacking: tuple[str, ...] = ()  # files that are not there, if that is all that is wrong: another node may have them
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Nothing here can tell whether it is whole, so it is not taken."""
+
+    reason: str
+
+
+Finding = Whole | Torn | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of a format beside the checkpoint itself."""
+
+    world: int | None = None  # ranks that must find their files, for formats that do not record it; None: not known
+    deep: bool = True  # False: names, sizes and markers only
+    give_up: Callable[[], bool] = lambda: False  # asked between blocks; a reader that is told so raises GaveUp
+
+
+class Format(Protocol):
+    """How one framework's checkpoints are recognised and judged. Third parties may add their own by entry point."""
+
+    @property
+    def name(self) -> str:
+        """Return the word for ``--checkpoint-format``, the record and the table."""
+        ...
+
+    def claims(self, name: str, files: Collection[str]) -> bool:
+        """Say whether these names can only be this format's, whole or torn.
+
+        ``name`` is the entry's in the checkpoint directory; ``files`` are the relative paths of the regular files in
+        it, or the name itself where the entry is a file.
+        """
+        ...
+
+    def judge(self, folder: Folder, question: Question) -> Finding:
+        """Say whether it is whole. OSError: it could not be read, which is not the same as torn."""
+        ...

@@ -1,0 +1,43 @@
+"""Which format is this entry of a checkpoint directory? The built-in ones, then those that others have installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from . import dcp
+from .finding import Finding, Format, Question, Unknown
+from .folder import Folder
+
+GROUP = "remuster.checkpoint_formats"  # of entry points: name = module:object, which is a Format
+
+BUILT_IN: tuple[Format, ...] = (dcp.Dcp(),)  # the more particular before the more general
+
+
+def named(name: str) -> Format | None:
+    """Return the format of this name, or None."""
+    return next((format_ for format_ in _all() if format_.name == name), None)
+
+
+def names() -> tuple[str, ...]:
+    """Return the names that may be given."""
+    return tuple(format_.name for format_ in _all())
+
+
+def format_of(folder: Folder) -> Format | None:
+    """Return the first format that claims an entry."""
+    return next((format_ for format_ in _all() if format_.claims(folder.name, folder.files)), None)
+
+
+def judge(folder: Folder, question: Question, format_: Format | None) -> Finding:
+    """Judge an entry by its format; without one it is unknown."""
+    if format_ is None:
+        return Unknown(f"none of the formats known here has such files ({', '.join(names())})")
+    return format_.judge(folder, question)
+
+
+def _all() -> Iterator[Format]:
+    yield from BUILT_IN
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group=GROUP):
+        yield point.load()
