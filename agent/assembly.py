@@ -95,7 +95,7 @@ def assemble(parts: Parts) -> Agent:
         return await vet(lambda: when_blamed(here), n, about)
 
     wards = made_wards if spec.backend is Backend.ETCD else None
-    entrance = Entrance(spec, parts.spared.by("resume hook"), log.line)
+    entrance = Entrance(spec, parts.spared.by("resume hook"), log.line, {})
     around = Surroundings(
         parts.store,
         Timing.of(spec),

@@ -149,7 +149,9 @@ class Bench:
         directory, run_id = self.spec.checkpoint_dir, self.spec.run_id
         if directory is None:
             return Newest()
-        return await self.files.run(_newest_committed, directory, run_id, steps(history), timeout_s=NEWEST_S)
+        return await self.files.run(
+            _newest_committed, directory, run_id, steps(history), self.spec.checkpoint_format, timeout_s=NEWEST_S
+        )
 
     def _record(self, ask: Conclude, made: Judgement, state: AttemptState, found: Found) -> bytes:
         """Return the record's bytes, within ``RECORD_BYTES``: what others ended with is cut before the root's words."""
@@ -304,29 +306,19 @@ def _resumed(
     return point, names, wall if isinstance(wall, float) else None
 
 
-def _newest_committed(directory: Path, run_id: str, history: tuple[tuple[int, int | None], ...]) -> Newest:
-    """Return the newest step whose COMMITTED vouches for its manifest and that is not stale; no file is hashed. Blocks.
+def _newest_committed(directory: Path, run_id: str, history: tuple[tuple[int, int | None], ...], name: str) -> Newest:
+    """Return the newest checkpoint that is whole by sizes and markers and is not stale; no file is hashed. Blocks.
 
     A step of a worker group that had been replaced is no progress.
     """
     from ..checkpoint.errors import CheckpointError
-    from ..checkpoint.manifest import Manifest
-    from ..checkpoint.patience import Patience
-    from ..checkpoint.scan import scan
-    from ..checkpoint.select import Origin
-    from ..checkpoint.select import judge as ruling
-    from ..checkpoint.verify import read_manifest
+    from ..checkpoint.examine import Asked
+    from ..checkpoint.resume import newest
 
-    patience = Patience(())
     try:
-        for candidate in scan(directory, patience).candidates:
-            found = read_manifest(directory / candidate.name, patience)
-            if (
-                isinstance(found, Manifest)
-                and ruling(Origin(found.run_id, found.round, found.step), run_id, history).accepted
-            ):
-                ours = found.run_id == run_id
-                return Newest(candidate.step, found.round if ours else 0, found.save_ms)
+        found = newest(directory, Asked(run_id, history, name, deep=False))
     except CheckpointError as error:
         raise OSError(str(error)) from error
-    return Newest()
+    if found is None or found.step is None:
+        return Newest()
+    return Newest(found.step, found.round, found.save_ms)

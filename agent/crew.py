@@ -179,7 +179,7 @@ class Crew:
         self._first = action.roster.first_rank(action.place)
         return RankOrder(
             local_rank=local,
-            argv=rank_argv(self._spec, local),
+            argv=rank_argv(self._spec, local, action.job.resume),
             env=changes,
             stdout=self._output.open(1, str(directory / "stdout.log")),
             stderr=self._output.open(2, str(directory / "stderr.log")),

@@ -18,12 +18,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from ..rendezvous.records import ResumePoint, Roster
 from .bounded_child import ChildTrouble, NoAnswer, ask_child
 from .files import FileThread
 from .worker_env import hook_may_set
+
+if TYPE_CHECKING:
+    from ..checkpoint.examine import Seen
 
 MAX_ENV_BYTES = 1024  # it travels with the round, in the job's record
 MAX_WORD = 200  # of the format and of how it was verified
@@ -41,6 +44,8 @@ class BuiltIn:
     """Search ``directory`` for the newest checkpoint that verifies."""
 
     directory: Path
+    format: str = ""  # empty: each entry's own
+    seen: Seen | None = None  # what was found whole before, by this agent
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +116,8 @@ async def find_resume_point(hook: Hook, request: HookRequest, care: Care) -> Hoo
     begun = time.monotonic()
     refused: tuple[tuple[str, str], ...] = ()
     match hook:
-        case BuiltIn(directory):
-            point, refused = await _search(directory, request, care)
+        case BuiltIn():
+            point, refused = await _search(hook, request, care)
         case Function(name):
             argv = (sys.executable, "-m", f"{__package__}.hook_child", name)
             point = await _ask(f"resume hook {name}", argv, request, care)
@@ -121,10 +126,10 @@ async def find_resume_point(hook: Hook, request: HookRequest, care: Care) -> Hoo
     return HookResult(point, refused, time.monotonic() - begun)
 
 
-async def _search(directory: Path, request: HookRequest, care: Care) -> tuple[ResumePoint, tuple[tuple[str, str], ...]]:
-    enough = threading.Event()
+async def _search(hook: BuiltIn, request: HookRequest, care: Care) -> tuple[ResumePoint, tuple[tuple[str, str], ...]]:
+    enough, directory = threading.Event(), hook.directory
     try:
-        return await care.files.run(_choose, directory, request, enough.is_set, timeout_s=care.timeout_s)
+        return await care.files.run(_choose, hook, request, enough.is_set, timeout_s=care.timeout_s)
     except TimeoutError as error:
         raise HookError(
             f"no verified checkpoint was found in {directory} within {care.timeout_s:g} s; "
@@ -137,13 +142,15 @@ async def _search(directory: Path, request: HookRequest, care: Care) -> tuple[Re
 
 
 def _choose(
-    directory: Path, request: HookRequest, give_up: Callable[[], bool]
+    hook: BuiltIn, request: HookRequest, give_up: Callable[[], bool]
 ) -> tuple[ResumePoint, tuple[tuple[str, str], ...]]:
     from ..checkpoint.errors import CheckpointError
-    from ..checkpoint.resume import choose
+    from ..checkpoint.examine import Asked
+    from ..checkpoint.resume import search
 
+    asked = Asked(request.run_id, request.history, hook.format, request.roster.world_size, give_up=give_up)
     try:
-        choice = choose(directory, request.run_id, request.history, give_up=give_up)
+        choice = search(hook.directory, asked, seen=hook.seen)
     except CheckpointError as error:
         raise HookError(str(error)) from error
     return ResumePoint(choice.path, choice.step, choice.format, choice.verified), choice.refused

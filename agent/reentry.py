@@ -8,13 +8,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..rendezvous.leader_words import Resumed, SelectResume
 from ..rendezvous.records import Outcome, ResumePoint, Round
 from .files import FileThread
 from .linux import boottime
 from .spec import JobSpec
+
+if TYPE_CHECKING:
+    from ..checkpoint.examine import Seen
 
 SENTENCE = 240  # characters of what went wrong: it travels in the job record
 STORAGE = 75  # exit code: worth a requeue
@@ -26,6 +29,7 @@ class Entrance(NamedTuple):
     spec: JobSpec
     spare: Callable[[tuple[int, ...]], None]
     say: Callable[[str], None]
+    seen: Seen
 
     async def choose(self, ask: SelectResume) -> Resumed:
         """Choose where a round re-enters; a hook that fails ends the job, in words."""
@@ -42,7 +46,7 @@ class Entrance(NamedTuple):
                 hook = parse_hook(spec.resume_hook)
             else:
                 assert spec.checkpoint_dir is not None
-                hook = BuiltIn(spec.checkpoint_dir)
+                hook = BuiltIn(spec.checkpoint_dir, spec.checkpoint_format, self.seen)
             result = await find_resume_point(hook, request, care)
         except HookError as error:
             code, cls, then = (STORAGE, "fs_transient", "start again when it can be read")

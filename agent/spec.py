@@ -25,6 +25,7 @@ DRIFT = 1e-3  # relative clock drift between this node and the store; generous, 
 MARGIN_S = 0.25  # from the decision to kill to the first SIGKILL, on a busy machine
 KERNEL_LOG = "/dev/kmsg"
 FABRIC = "/sys/class/infiniband"  # RDMA devices, where there are any
+RESUME_WORDS = ("path", "dir", "name", "step")  # of a checkpoint, for templates: path is dir/name
 KEEPALIVES_PER_TTL = 5  # one is sent every TTL/5
 
 
@@ -160,6 +161,10 @@ class JobSpec:
     timer_file: str | None = None  # file timers are served: at this path; empty: in the run directory
     log_dir: Path | None = None  # None: a new one of this user's
     checkpoint_dir: Path | None = None
+    checkpoint_format: str = ""  # empty: each entry's own
+    checkpoint_args: tuple[
+        str, ...
+    ] = ()  # added to the script's when there is a checkpoint, with RESUME_WORDS in braces
     resume_hook: str | None = None
 
     def __post_init__(self) -> None:

@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ..rendezvous.records import Job, Roster
-from .spec import JobSpec
+from ..rendezvous.records import Job, ResumePoint, Roster
+from .spec import RESUME_WORDS, JobSpec
 
 _OURS = ("REMUSTER_", "TORCHELASTIC_")  # settings of agents: those that are not set for the rank are taken away
 _MACRO = r"\$\$|\$\{local_rank\}|\$local_rank(?![_a-zA-Z0-9])"  # compiled when it is used
@@ -122,19 +122,30 @@ def _own_device(visible: str | None, local_rank: int) -> str:
     return visible.split(",")[local_rank].strip() if visible.strip() else visible
 
 
-def rank_argv(spec: JobSpec, local_rank: int) -> tuple[str, ...]:
+def rank_argv(spec: JobSpec, local_rank: int, resume: ResumePoint | None = None) -> tuple[str, ...]:
     """Return the rank's command line: interpreter, ``-u``, script and its arguments, or the program itself.
+
+    With a checkpoint to re-enter from, the spec's ``checkpoint_args`` follow, filled in.
 
     ``${local_rank}`` and ``$local_rank`` become the number, as in torchrun; everything else reaches the script byte
     for byte. Unlike torchrun ``$$`` stays ``$$``: there ``'cost: 5$$'`` silently lost a sign. ``$$local_rank`` is,
     as there, no place-holder.
     """
     args = tuple(_with_local_rank(a, local_rank) for a in spec.script_args)
+    if resume is not None and resume.path:
+        args += tuple(_filled(word, resume) for word in spec.checkpoint_args)
     if spec.no_python:
         return (spec.script, *args)
     script = _with_local_rank(spec.script, local_rank)
     how = ("-m",) if spec.module else () if spec.runner is None else (spec.runner,)
     return (spec.python, "-u", *how, script, *args)
+
+
+def _filled(word: str, resume: ResumePoint) -> str:
+    """Fill in where the ranks re-enter. What was split into words stays one word, whatever the path holds."""
+    directory, _, name = resume.path.rstrip("/").rpartition("/")
+    meant = {"path": resume.path, "dir": directory or "/", "name": name, "step": str(resume.step)}
+    return re.sub("{(" + "|".join(RESUME_WORDS) + ")}", lambda m: meant[m[1]], word)
 
 
 def _with_local_rank(arg: str, local_rank: int) -> str:

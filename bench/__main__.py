@@ -17,6 +17,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import NamedTuple, NoReturn
 
+import checkpoints
 import first_line
 import heartbeat
 import idle
@@ -42,6 +43,7 @@ MEASUREMENTS: dict[str, tuple[str, Callable[[Stage, int], Found]]] = {
     "g": ("output of 8 ranks through the console", output.measure),
     "h": ("watching what ranks write", scanning.measure),
     "i": ("a heartbeat", heartbeat.measure),
+    "j": ("checkpoints: verifying and choosing", checkpoints.measure),
 }
 
 

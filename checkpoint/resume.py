@@ -1,22 +1,25 @@
-"""Choose the step that all ranks re-enter from: the newest one that is not stale and verifies to the last bit.
+"""Choose the checkpoint that all ranks re-enter from: the newest one that is not stale and is whole.
 
 Called once a round by the leading agent, in a thread, when all old ranks are dead. Walks the candidates newest first
-and hashes only until one passes. A refused one is named in the answer and left where it is; nothing is ever deleted.
+and reads only until one passes. A refused one is named in the answer and left where it is; nothing is ever deleted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from .digest import OVERDUE, never
 from .errors import GaveUp
-from .layout import LATEST
+from .examine import Asked, Look, Seen, examine
+from .names import shown
 from .patience import Patience
 from .scan import scan
-from .select import History, Origin, judge
-from .verify import Refused, read_manifest, verify_files
+from .select import History
+
+LOOSE = "torch"  # the format of single files, which lie beside other things
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +27,10 @@ class Choice:
     """Where to re-enter; ``path`` is empty and ``step`` -1 when the ranks must start from nothing."""
 
     path: str = ""
-    step: int = -1
+    step: int = -1  # 0 where neither content nor name has one
     format: str = ""
     verified: str = ""
-    refused: tuple[tuple[str, str], ...] = ()  # (name, reason) of newer steps that were passed over
+    refused: tuple[tuple[str, str], ...] = ()  # (name, reason) of newer ones that were passed over
 
 
 def choose(
@@ -37,34 +40,64 @@ def choose(
     patience: Patience | None = None,
     give_up: Callable[[], bool] = never,
 ) -> Choice:
+    """Find the resume point of a run; see ``search``."""
+    return search(directory, Asked(run_id, history, give_up=give_up), patience)
+
+
+def search(directory: Path, asked: Asked, patience: Patience | None = None, seen: Seen | None = None) -> Choice:
     """Find the resume point in ``directory``.
 
     Blocks while it reads. ``give_up`` is asked between blocks of 1 MiB and ends the search with ``GaveUp``;
     ``Unreadable`` means that the directory could not be listed, which is not the same as an empty one.
     """
-    directory = directory.absolute()
-    patience = patience or Patience()
-    listing = scan(directory, patience)
+    found = looks(directory, asked, patience, seen)
+    return first_whole(
+        directory, (look for look in found if not look.unfinished)
+    )  # those are no news: a rank was killed
+
+
+def first_whole(directory: Path, found: Iterable[Look]) -> Choice:
+    """Return the first that may be taken, with those before it as refused."""
     refused: list[tuple[str, str]] = []
-    if listing.lacking:
-        refused.append((listing.lacking, f"{LATEST} names it, but it is not there"))
-    if not listing.present:
-        refused.append((str(directory), "this checkpoint directory does not exist"))
-    for candidate in listing.candidates:
-        if give_up():
-            raise GaveUp(OVERDUE)
-        path = directory / candidate.name
-        manifest = read_manifest(path, patience)
-        if isinstance(manifest, Refused):
-            refused.append((candidate.name, manifest.reason))
+    for look in found:
+        if not look.whole:
+            refused.append((shown(look.name), look.words))
             continue
-        ruling = judge(Origin(manifest.run_id, manifest.round, manifest.step), run_id, history)
-        if not ruling.accepted:
-            refused.append((candidate.name, ruling.reason))
-            continue
-        result = verify_files(path, manifest, patience, give_up)
-        if isinstance(result, Refused):
-            refused.append((candidate.name, result.reason))
-            continue
-        return Choice(str(path), candidate.step, "manifest", f"{result.how}; {ruling.reason}", tuple(refused))
+        words = look.words if look.step is not None else f"{look.words}; nothing says its step"
+        return Choice(str(directory.absolute() / look.name), look.step or 0, look.format, words, tuple(refused))
     return Choice(refused=tuple(refused))
+
+
+def newest(directory: Path, asked: Asked) -> Look | None:
+    """Return the newest one with a step that may be taken, as ``asked.deep`` has it. Absence is not doubted."""
+    found = (look for look in looks(directory, asked, Patience(())) if look.whole and look.step is not None)
+    return next(found, None)
+
+
+def looks(directory: Path, asked: Asked, patience: Patience | None = None, seen: Seen | None = None) -> Iterator[Look]:
+    """Look at one candidate after the other, newest first by name."""
+    directory, patience, seen = directory.absolute(), patience or Patience(), {} if seen is None else seen
+    listing = scan(directory, patience)
+    if listing.lacking:
+        yield Look(listing.lacking, words=f"{listing.pointer} names it, but it is not there")
+    if not listing.present:
+        yield Look(str(directory), words="this checkpoint directory does not exist")
+        return
+    if not any(candidate.order >= 0 for candidate in listing.candidates) and (format_ := _itself(directory)):
+        yield Look(str(directory), format_, words="it is itself a checkpoint: give the directory that holds it")
+        return
+    for candidate in listing.candidates:
+        if asked.give_up():
+            raise GaveUp(OVERDUE)
+        yield examine(directory, candidate, asked, patience, seen)
+
+
+def _itself(directory: Path) -> str:
+    """Return the format that the directory's own files are of; empty if it holds nothing or only loose files."""
+    files = [name for name in os.listdir(directory) if name != ".remuster"]
+    if not files:
+        return ""
+    from .formats import known
+
+    format_ = known.claiming(directory.name, files)
+    return format_.name if format_ is not None and format_.name != LOOSE else ""

@@ -1,13 +1,15 @@
-"""What lies in a checkpoint directory, newest step first. An adapter: lists, decides nothing, opens no step.
+"""What lies in a checkpoint directory, newest first by name. An adapter: lists, decides nothing, opens no checkpoint.
 
-Names that no publication finishes with (``.tmp-``, ``.superseded-``, anything foreign) are passed over in silence.
-``latest.json`` is only a hint: the one thing it is good for is to doubt a listing that lacks the step it names.
+Pointer files (``latest.json``, DeepSpeed's ``latest``, Megatron's tracker) are only hints: they may be stale, half
+written, or name what was never finished. The one thing they are good for is to doubt a listing that lacks what they
+name.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -15,25 +17,20 @@ from typing import cast
 from .digest import opened_directory, opened_file
 from .errors import Unreadable
 from .layout import LATEST, step_of
+from .names import Candidate, candidate
 from .patience import Patience
 
+POINTERS = (LATEST, "latest", "latest_checkpointed_iteration.txt")
 _MAX_HINT_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A directory that has the name of a published step."""
-
-    name: str
-    step: int
-
-
-@dataclass(frozen=True, slots=True)
 class Listing:
-    """The candidates, newest first, and the name in ``latest.json`` if it is newer and the directory lacks it."""
+    """The candidates, newest first, and what a pointer names if it is newer and the directory lacks it."""
 
     candidates: tuple[Candidate, ...] = ()
     lacking: str = ""
+    pointer: str = ""  # the file that names it
     present: bool = True  # False: there is no such directory
 
 
@@ -41,20 +38,31 @@ def scan(directory: Path, patience: Patience) -> Listing:
     """List a checkpoint directory; raise ``Unreadable`` if it cannot be read. One that is absent holds nothing."""
     while True:
         try:
-            found = _list(directory)
+            found, pointers = _list(directory)
         except FileNotFoundError:
             return Listing(present=False)
-        named = _hint(directory)
-        newest = found[0].step if found else -1
-        if (step_of(named) or 0) <= newest:  # an older step that is gone was tidied away by somebody: no loss
+        newest = found[0].order if found else -1
+        hints = ((_hint(directory, pointer), pointer) for pointer in pointers)
+        named, pointer = max(((c, p) for c, p in hints if c), key=lambda h: h[0].order, default=(None, ""))
+        if named is None or named.order <= newest:  # an older step that is gone was tidied away by somebody: no loss
             return Listing(found)
-        if not named or not patience.again():
-            return Listing(found, named)
+        if not patience.again():
+            return Listing(found, named.name, pointer)
 
 
-def _list(directory: Path) -> tuple[Candidate, ...]:
+def _list(directory: Path) -> tuple[tuple[Candidate, ...], tuple[str, ...]]:
+    """Return candidates, and which pointer files there are."""
+    found: list[tuple[int, bool, int, str, Candidate]] = []  # as they are ordered
+    pointers: list[str] = []
     try:
-        names = os.listdir(directory)
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if entry.name in POINTERS:
+                    pointers.append(entry.name)
+                elif (item := candidate(entry.name, entry.is_file())) is not None:
+                    # one without a number in its name, such as last.ckpt, has its place among the others by its age
+                    age = entry.stat().st_mtime_ns if item.order < 0 and item.name.endswith(".ckpt") else 0
+                    found.append((item.order, not item.unfinished, age, item.name, item))
     except FileNotFoundError:
         raise
     except OSError as e:
@@ -62,16 +70,39 @@ def _list(directory: Path) -> tuple[Candidate, ...]:
             f"the checkpoint directory {str(directory)!a} cannot be listed: {e.strerror}; "
             "mount or repair it: starting without it could throw the job's progress away"
         ) from e
-    steps = ((name, step_of(name)) for name in names)
-    return tuple(sorted((Candidate(n, s) for n, s in steps if s is not None), key=lambda c: c.step, reverse=True))
+    found.sort(reverse=True)
+    ordered = tuple(item for *_, item in found)
+    if not found or found[0][0] < 0 or found[-1][0] >= 0:
+        return ordered, tuple(pointers)
+    return _placed(directory, ordered, {name: age for _, _, age, name, _ in found if age}), tuple(pointers)
 
 
-def _hint(directory: Path) -> str:
-    """Return the step name in ``latest.json``, or an empty string for anything that is not one."""
+def _placed(directory: Path, found: tuple[Candidate, ...], ages: Mapping[str, int]) -> tuple[Candidate, ...]:
+    """Put those without a number before the others if they are newer than the newest of these, else after them."""
+    numbered = tuple(item for item in found if item.order >= 0)
     try:
-        with opened_directory(directory) as root, opened_file(root, LATEST) as (fd, _):
-            value: object = json.loads(os.read(fd, _MAX_HINT_BYTES))
+        newest = (directory / numbered[0].name).stat().st_mtime_ns
+    except OSError:
+        newest = 0
+    newer = tuple(item for item in found if ages.get(item.name, -1) > newest)
+    return (*newer, *numbered, *(item for item in found if item.order < 0 and item not in newer))
+
+
+def _hint(directory: Path, pointer: str) -> Candidate | None:
+    """Return what a pointer names; None for anything that is no name of a step."""
+    try:
+        with opened_directory(directory) as root, opened_file(root, pointer) as (fd, _):
+            text = os.read(fd, _MAX_HINT_BYTES).decode()
+        if pointer == LATEST:
+            value: object = json.loads(text)
+            name = cast("dict[str, object]", value).get("name") if isinstance(value, dict) else None
+            if not isinstance(name, str) or step_of(name) is None:
+                return None
+        else:
+            name = text.strip()
+            if pointer != "latest":
+                name = f"iter_{int(name):07d}"
     except (OSError, ValueError, RecursionError):
-        return ""
-    name = cast("dict[str, object]", value).get("name") if isinstance(value, dict) else None
-    return name if isinstance(name, str) and step_of(name) is not None else ""
+        return None
+    named = candidate(name, is_file=False) if "/" not in name else None
+    return named if named is not None and named.order >= 0 else None

@@ -28,15 +28,17 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A step that is complete to the last bit."""
+    """A step that is complete, to the last bit if its files were hashed."""
 
     manifest: Manifest
+    hashed: bool = True
 
     @property
     def how(self) -> str:
         """Say what was checked."""
         size = sum(f.bytes for f in self.manifest.files)
-        return f"COMMITTED, manifest and sha256 of {len(self.manifest.files)} file(s), {size} bytes"
+        what = "sha256" if self.hashed else "sizes"
+        return f"COMMITTED, manifest and {what} of {len(self.manifest.files)} file(s), {size} bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ def read_manifest(path: Path, patience: Patience) -> Manifest | Refused:
     except BadManifest as e:
         return Refused(str(e))
     except OSError as e:
-        return Refused(_said(e, path.name))
+        return Refused(said(e, path.name))
     if manifest.step != step:
         return Refused(f"{MANIFEST} is of step {manifest.step}")
     return manifest
@@ -79,19 +81,31 @@ def read_manifest(path: Path, patience: Patience) -> Manifest | Refused:
 
 def verify_files(path: Path, manifest: Manifest, patience: Patience, give_up: Callable[[], bool]) -> Verified | Refused:
     """Check sizes of all files first, which costs little, then hash them, several at a time."""
+    sized = files_of_size(path, manifest, patience)
+    if isinstance(sized, Refused):
+        return sized
+    try:
+        with opened_directory(path) as root:
+            reason = _hash_all(root, manifest.files, give_up)
+    except OSError as e:
+        return Refused(said(e, path.name))
+    return Refused(reason) if reason else Verified(manifest)
+
+
+def files_of_size(path: Path, manifest: Manifest, patience: Patience) -> Verified | Refused:
+    """Check that every file of the manifest is there with its size."""
     try:
         with opened_directory(path) as root:
             for entry in manifest.files:
                 try:
                     found = _doubting(path, patience, partial(_size, root, entry.path))
                 except OSError as e:
-                    return Refused(_said(e, entry.path))
+                    return Refused(said(e, entry.path))
                 if found != entry.bytes:
                     return Refused(f"{entry.path!a} has {found} bytes; its manifest says {entry.bytes}")
-            reason = _hash_all(root, manifest.files, give_up)
     except OSError as e:
-        return Refused(_said(e, path.name))
-    return Refused(reason) if reason else Verified(manifest)
+        return Refused(said(e, path.name))
+    return Verified(manifest, hashed=False)
 
 
 def _size(root: int, path: str) -> int:
@@ -142,7 +156,7 @@ def _hash_one(root: int, entry: FileEntry, give_up: Callable[[], bool]) -> str:
         with opened_file(root, entry.path) as (fd, _):
             size, sha256 = sha256_of(fd, give_up)
     except OSError as e:
-        return _said(e, entry.path)
+        return said(e, entry.path)
     if size != entry.bytes:
         return f"{entry.path!a} has {size} bytes; its manifest says {entry.bytes}"
     if sha256 != entry.sha256:
@@ -176,7 +190,8 @@ def _doubting(path: Path, patience: Patience, read: Callable[[], _T]) -> _T:
                 raise
 
 
-def _said(error: OSError, name: str) -> str:
+def said(error: OSError, name: str) -> str:
+    """Say why a file of a step could not be read."""
     at = error.filename if isinstance(error.filename, str) else name
     what = os.path.basename(at) or name
     if error.errno == errno.ENOENT:

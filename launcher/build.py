@@ -110,6 +110,8 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
             retry_budget=() if budget is None else _budget(given.origin("retry-budget"), budget, parse_budget),
             exit_map=_exit_map(given),
             resume_hook=_hook(given),
+            checkpoint_format=_checkpoint_format(given),
+            checkpoint_args=_checkpoint_args(given),
             on_event=_on_event(given),
             kernel_log=_kernel_log(given),
             node_check=_node_check(given),
@@ -254,6 +256,26 @@ def _log_dir(given: Given, notes: list[str]) -> Path | None:
         return None
     text = given.text("log-dir")
     return None if text is None else files.directory(given.origin("log-dir"), text)
+
+
+def _checkpoint_format(given: Given) -> str:
+    text = given.text("checkpoint-format")
+    if text is None:
+        return ""
+    from ..checkpoint.formats import known
+
+    if known.named(text) is None:
+        raise UsageError(f"{given.origin('checkpoint-format')} is {text!r}; known here are {', '.join(known.names())}")
+    return text
+
+
+def _checkpoint_args(given: Given) -> tuple[str, ...]:
+    text, origin = given.text("checkpoint-arg"), given.origin("checkpoint-arg")
+    if text is None:
+        return ()
+    if given.text("checkpoint-dir") is None and given.text("resume-hook") is None:
+        raise UsageError(f"{origin} has nothing to name; give --checkpoint-dir DIR as well")
+    return values.template(origin, text)
 
 
 def _hook(given: Given) -> str | None:

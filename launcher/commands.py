@@ -12,11 +12,13 @@ from typing import cast
 
 COMMANDS: dict[str, str] = {  # name: module of this room, and its function of the words after the name and environment
     "check": "check:main",
+    "checkpoints": "checkpoints:table",
     "completion": "completion:main",
     "explain": "explain:main",
     "leave": "leave:main",
     "man": "manual:main",
     "quarantine": "quarantine:main",
+    "resume-point": "checkpoints:point",
 }
 
 

@@ -24,7 +24,8 @@ UNHEALTHY = 75  # exit code: this machine cannot do it now, another one may
 
 def main() -> NoReturn:
     """Run the command in this process and end it with the job's exit code, or with a sub-command's."""
-    if len(sys.argv) > 1 and sys.argv[1].isalpha():  # few scripts are called so, and no option
+    word = sys.argv[1] if len(sys.argv) > 1 else ""
+    if word[:1] != "-" and word.replace("-", "").isalpha():  # few scripts are called so, and no option
         from . import commands
 
         name = commands.chosen(sys.argv[1:], _runs)

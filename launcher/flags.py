@@ -260,6 +260,22 @@ FLAGS: tuple[Flag, ...] = (
         ours=True,
     ),
     Flag(
+        "checkpoint-format",
+        Group.RESUME,
+        "The checkpoints are of this format: manifest (remuster.checkpoint), dcp, megatron, deepspeed, transformers, "
+        "accelerate, lightning, orbax, colossalai, ray, torch, or one that is installed. Default: found by itself.",
+        metavar="NAME",
+        ours=True,
+    ),
+    Flag(
+        "checkpoint-arg",
+        Group.RESUME,
+        "Added to the script's arguments when there is a checkpoint to re-enter from, e.g. "
+        "--resume_from_checkpoint={path} or '--load {dir} --ckpt-step {step}'.",
+        metavar="TEMPLATE",
+        ours=True,
+    ),
+    Flag(
         "resume-hook",
         Group.RESUME,
         "Your own choice of the resume point: module:function, or a command.",

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from ..agent.spec import RESUME_WORDS
 from ..rendezvous.records import MAX_ROLE
 from .errors import UsageError
 
@@ -32,6 +33,8 @@ _CONF_NAMES: dict[str, str] = {
     "ssl_cert_key": "key",
 }  # fmt: skip
 
+
+_PLACE = r"\{([A-Za-z_]+)\}"
 
 _ALWAYS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")  # stop the job
 _WARNINGS = {"SIGUSR1": 10, "SIGUSR2": 12, "SIGXCPU": 24}  # by Linux's numbers; the keeper passes these on, too
@@ -264,3 +267,20 @@ def prefix(name: str, text: str) -> str:
     if not text.isprintable() or not text.strip("/"):
         raise UsageError(f"{name} is {text!r}; give a path such as /remuster/")
     return f"/{text.strip('/')}/"
+
+
+def template(name: str, text: str) -> tuple[str, ...]:
+    """Return the words of an argument template, whose places for a checkpoint are still in their braces."""
+    import shlex
+
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:
+        raise UsageError(f"{name} {text!r} is not a command line ({error}); check its quotes") from None
+    places = {place for word in words for place in re.findall(_PLACE, word)}
+    known = ", ".join("{" + word + "}" for word in RESUME_WORDS)
+    if unknown := sorted(places - {*RESUME_WORDS}):
+        raise UsageError(f"{name} has {{{unknown[0]}}}; what can be filled in is {known}")
+    if not places:
+        raise UsageError(f"{name} {text!r} names no checkpoint; write where it goes with one of {known}")
+    return words

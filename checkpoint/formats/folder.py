@@ -6,6 +6,7 @@ lead or hold a reader elsewhere. Listed once; a file that changes afterwards is 
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Generator, Mapping
@@ -31,6 +32,9 @@ class Folder:
         self.name = name
         self.odd: tuple[str, ...] = ()  # symbolic links, FIFOs and the like: never read
         found = os.stat(directory / name, follow_symlinks=False)
+        if stat.S_ISLNK(found.st_mode):
+            raise OSError(errno.ELOOP, "is a symbolic link; only real files count")
+        self._marks = [_mark(name, found)]
         self.is_file = stat.S_ISREG(found.st_mode)
         self._root = directory if self.is_file else directory / name
         self.files: Mapping[str, int] = {name: found.st_size} if self.is_file else self._listed()  # path: bytes
@@ -49,11 +53,18 @@ class Folder:
                     if entry.is_dir(follow_symlinks=False):
                         left.append((path + "/", depth + 1))
                     elif entry.is_file(follow_symlinks=False):
-                        files[path] = entry.stat(follow_symlinks=False).st_size
+                        found = entry.stat(follow_symlinks=False)
+                        files[path] = found.st_size
+                        self._marks.append(_mark(path, found))
                     else:
                         odd.append(path)
         self.odd = tuple(sorted(odd))
         return files
+
+    @property
+    def stamp(self) -> tuple[tuple[object, ...], ...]:
+        """Return what changes when any of the files does: nothing can set a file's change time."""
+        return tuple(sorted(self._marks))
 
     @contextmanager
     def opened(self, path: str) -> Generator[tuple[int, int], None, None]:
@@ -82,3 +93,7 @@ def _all(fd: int, size: int, limit: int, name: str) -> bytes:
     while len(data) <= limit and (block := os.read(fd, min(1 << 20, limit + 1 - len(data)))):
         data += block
     return bytes(data)
+
+
+def _mark(path: str, found: os.stat_result) -> tuple[object, ...]:
+    return path, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
-from . import dcp
+from . import dcp, published
 from .finding import Finding, Format, Question, Unknown
 from .folder import Folder
 
 GROUP = "remuster.checkpoint_formats"  # of entry points: name = module:object, which is a Format
 
-BUILT_IN: tuple[Format, ...] = (dcp.Dcp(),)  # the more particular before the more general
+BUILT_IN: tuple[Format, ...] = (published.Published(), dcp.Dcp())  # the more particular before the more general
 
 
 def named(name: str) -> Format | None:
@@ -25,7 +25,12 @@ def names() -> tuple[str, ...]:
 
 def format_of(folder: Folder) -> Format | None:
     """Return the first format that claims an entry."""
-    return next((format_ for format_ in _all() if format_.claims(folder.name, folder.files)), None)
+    return claiming(folder.name, folder.files)
+
+
+def claiming(name: str, files: Collection[str]) -> Format | None:
+    """Return the first format that claims these names."""
+    return next((format_ for format_ in _all() if format_.claims(name, files)), None)
 
 
 def judge(folder: Folder, question: Question, format_: Format | None) -> Finding:

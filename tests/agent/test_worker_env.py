@@ -205,6 +205,22 @@ def test_command_lines(change: dict[str, bool | str], expected: tuple[str, ...])
 
 
 @pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/c/step-5", ("--load", "/c", "--at=5", "{x} step-5 /c/step-5")),
+        ("/c/a b/{step}", ("--load", "/c/a b", "--at=5", "{x} {step} /c/a b/{step}")),  # filled in once
+        ("/c", ("--load", "/", "--at=5", "{x} c /c")),
+        ("", ()),
+    ],
+)
+def test_a_checkpoint_is_named_among_the_arguments(path: str, expected: tuple[str, ...]) -> None:
+    words = ("--load", "{dir}", "--at={step}", "{x} {name} {path}")
+    spec = replace(SPEC, no_python=True, script_args=("a",), checkpoint_args=words)
+    assert rank_argv(spec, 0, ResumePoint(path, 5))[1:] == ("a", *expected)
+    assert rank_argv(spec, 0, None)[1:] == ("a",)
+
+
+@pytest.mark.parametrize(
     ("arg", "expected"),
     [
         ("--local-rank=${local_rank}", "--local-rank=3"),

@@ -190,7 +190,9 @@ def test_the_waits_of_a_whole_selection_are_bounded(tmp_path: Path, publish_step
     assert (choice.path, choice.step, len(choice.refused), waits) == ("", -1, 5, [1, 2, 3])
 
 
-def test_names_of_others_are_passed_over_in_silence(tmp_path: Path, publish_step: Publish, find: Find) -> None:
+def test_only_the_published_name_is_taken_and_no_unfinished_one_is_told_of(
+    tmp_path: Path, publish_step: Publish, find: Find
+) -> None:
     whole = publish_step(10)
     for name in (
         "step-000000000020.tmp-0",
@@ -205,7 +207,15 @@ def test_names_of_others_are_passed_over_in_silence(tmp_path: Path, publish_step
     ):
         shutil.copytree(whole, tmp_path / name)
     os.mkdir(os.fsencode(tmp_path) + b"/step-\xff\xfe")
-    assert (find().path, find().refused) == (str(whole), ())
+    choice = find()
+    assert choice.path == str(whole)
+    assert {name for name, _ in choice.refused} == {
+        "step-20",
+        "step-0000000000020",
+        "global_step20",
+        r"step-000000000020\n",
+    }
+    assert all("is not the name of a published step" in reason for _, reason in choice.refused)
 
 
 def test_only_as_much_is_hashed_as_the_answer_needs(publish_step: Publish, find: Find) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from command.cluster import Cluster, Place
 
 pytestmark = pytest.mark.process
+
+TESTS = Path(__file__).parents[1]
 
 # Publishes steps 5 and 10, spoils the latter and fails; in the second round everybody says where it re-enters.
 TRAINER = """
@@ -101,3 +104,41 @@ def test_a_hook_that_fails_ends_the_job_in_words(place: Place) -> None:
     assert node.exit_code() == 1, node.say()
     assert "ended with exit code 4: no such bucket" in node.err
     assert not (place.folder / "ran").exists()
+
+
+# An unchanged script of any framework: it knows nothing of remuster, and takes a path among its arguments.
+UNCHANGED = """
+import os, pickle, sys
+from pathlib import Path
+from like_torch import dcp
+kept, desk, given = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
+(desk / f"given-{os.environ['TORCHELASTIC_RESTART_COUNT']}-{os.environ['RANK']}").write_text(" ".join(given))
+if given:
+    sys.exit(0)
+if os.environ["RANK"] == "0":
+    dcp(kept, "step-10")
+    dcp(kept, "step-20")
+    os.rename(kept / "step-20" / ".metadata", kept / "step-20" / ".metadata.tmp")
+    os._exit(1)  # in mid-save
+import signal; signal.pause()
+"""
+
+
+def test_an_unchanged_script_resumes_by_an_argument(place: Place) -> None:
+    script, kept = place.script("train.py", UNCHANGED), place.folder / "kept of ours"
+    args = ("--nproc-per-node", "2", "--max-restarts", "1", "--checkpoint-dir", kept)
+    template = "--checkpoint-arg=--resume={path} --at {step}"
+    node = place.command(*args, template, script, kept, place.desk, env={"PYTHONPATH": str(TESTS)})
+    assert node.exit_code() == 0, node.say()
+    said = {path.name: path.read_text() for path in place.desk.glob("given-*")}
+    given = f"--resume={kept / 'step-10'} --at 10"
+    assert said == {"given-0-0": "", "given-0-1": "", "given-1-0": given, "given-1-1": given}
+    first, second = node.records()
+    assert first["resume"] is None
+    assert {name: second["resume"][name] for name in ("step", "path", "format")} == {
+        "step": 10,
+        "path": str(kept / "step-10"),
+        "format": "dcp",
+    }
+    assert [one["name"] for one in second["refused"]] == ["step-20"]
+    assert "only .metadata.tmp" in second["refused"][0]["reason"]

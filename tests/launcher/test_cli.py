@@ -96,6 +96,14 @@ SAMPLES = {
     "notice-signal": ("SIGUSR1", "usr2", lambda s: s.notice_signal, 10, 12),
     "log-dir": ("a", "b", lambda s: s.log_dir and s.log_dir.name, "a", "b"),
     "checkpoint-dir": ("a", "b", lambda s: s.checkpoint_dir and s.checkpoint_dir.name, "a", "b"),
+    "checkpoint-format": ("dcp", "manifest", lambda s: s.checkpoint_format, "dcp", "manifest"),
+    "checkpoint-arg": (
+        "--load {dir} --ckpt-step={step}",
+        "'--from={path}'",
+        lambda s: s.checkpoint_args,
+        ("--load", "{dir}", "--ckpt-step={step}"),
+        ("--from={path}",),
+    ),
     "resume-hook": ("a:b", "c:d", lambda s: s.resume_hook, "a:b", "c:d"),
     "retry-budget": (
         "hardware=1",
@@ -150,6 +158,8 @@ def test_the_line_wins_over_the_variable_and_that_over_the_default(command: Comm
     base = {"PET_RDZV_BACKEND": "etcd", "PET_RDZV_ID": "x"}
     if name in OF_STATIC:
         base = {"PET_NNODES": "2", "PET_MASTER_PORT": "7"}
+    if name == "checkpoint-arg":
+        base["PET_CHECKPOINT_DIR"] = "c"
     base["PET_" + name.replace("-", "_").upper()] = by_env
     assert read(command.spec("t.py", **base)) == env_value
     assert read(command.spec(f"--{name}={by_line} t.py", **base)) == line_value
@@ -257,6 +267,14 @@ def test_a_switch_can_be_set_by_variable_and_not_unset(command: Command, name: s
         ("--rdzv-conf protocol=https t.py", "asks for https and has no cacert"),
         ("--rdzv-conf username=u t.py", "one of username and password_file"),
         ("--rdzv-conf prefix=/ t.py", "prefix in --rdzv-conf is '/'"),
+        ("--checkpoint-format zip t.py", "--checkpoint-format is 'zip'; known here are manifest, "),
+        ("--checkpoint-arg={path} t.py", "--checkpoint-arg has nothing to name; give --checkpoint-dir DIR as well"),
+        (
+            "--checkpoint-dir c --checkpoint-arg={paht} t.py",
+            "--checkpoint-arg has {paht}; what can be filled in is {path}",
+        ),
+        ("--checkpoint-dir c --checkpoint-arg=--resume t.py", "'--resume' names no checkpoint; write where it goes"),
+        ("--checkpoint-dir c --checkpoint-arg='{path} t.py", "is not a command line (No closing quotation)"),
         ("--checkpoint-dir t.py t.py", "--checkpoint-dir 't.py' cannot be used: it is not a directory"),
         ("--checkpoint-dir t.py/x t.py", "--checkpoint-dir 't.py/x' cannot be used: /"),
         ("--checkpoint-dir /proc/x t.py", "--checkpoint-dir '/proc/x' cannot be used: no such file"),

@@ -1,0 +1,145 @@
+"""Looks at one candidate of a checkpoint directory: whose format it is, whether it is whole, whether it may be taken.
+
+An adapter; blocks while it reads. A step of the project's own format is judged by its token before anything is hashed;
+all others by their framework's module in ``formats``, which are imported only when there is something for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from .digest import never
+from .layout import step_of
+from .manifest import Manifest
+from .names import Candidate
+from .patience import Patience
+from .select import History, Origin, judge
+from .verify import Refused, Verified, files_of_size, read_manifest, said, verify_files
+
+if TYPE_CHECKING:
+    from .formats.finding import Finding, Format, Question, Whole
+    from .formats.folder import Folder
+
+# Which checkpoints were found whole before, by path, format and world: not read again while no file has changed.
+Seen = dict[tuple[str, str, "int | None"], tuple[object, "Whole | None"]]
+
+OWN = "manifest"
+UNFINISHED = "its name says that its save did not come to its end, or that it was set aside"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a search is for. ``format`` empty: every entry's own. ``world``: ranks of the round; None: unknown."""
+
+    run_id: str = ""
+    history: History = ()
+    format: str = ""
+    world: int | None = None
+    deep: bool = True  # False: names, sizes and markers only
+    give_up: Callable[[], bool] = never
+
+
+class Look(NamedTuple):
+    """What one candidate was found to be."""
+
+    name: str
+    format: str = ""  # empty: none claims it
+    step: int | None = None
+    whole: bool | None = None  # None: nothing can tell
+    words: str = ""  # how that is known, or why it is refused
+    world: int | None = None
+    lacking: tuple[str, ...] = ()  # files that are not there, if that is all that is wrong
+    round: int = 0  # in which it was published, if by this run
+    save_ms: int | None = None
+    unfinished: bool = False  # by its name
+
+
+def examine(directory: Path, candidate: Candidate, asked: Asked, patience: Patience, seen: Seen) -> Look:
+    """Look at one candidate. ``GaveUp`` when ``asked.give_up`` says so."""
+    if candidate.unfinished:
+        return Look(candidate.name, "", candidate.step, False, UNFINISHED, unfinished=True)
+    if asked.format in ("", OWN) and step_of(candidate.name) is not None:
+        look = _own(directory, candidate, asked, patience, seen)
+        if look.whole or look.format or asked.format:
+            return look._replace(format=OWN)
+        other = _others(directory, candidate, asked, Patience(()), seen)
+        return other if other.format else look._replace(format=OWN)
+    return _others(directory, candidate, asked, patience, seen)
+
+
+def _own(directory: Path, candidate: Candidate, asked: Asked, patience: Patience, seen: Seen) -> Look:
+    """Look at a published step; its format stays empty if it has no manifest that could be read."""
+    path = directory / candidate.name
+    look = Look(candidate.name, "", candidate.step, False)
+    manifest = read_manifest(path, patience)
+    if isinstance(manifest, Refused):
+        return look._replace(words=manifest.reason)
+    ours = manifest.run_id == asked.run_id
+    look = look._replace(format=OWN, world=manifest.world_size, save_ms=manifest.save_ms)
+    look = look._replace(round=manifest.round if ours else 0)
+    ruling = judge(Origin(manifest.run_id, manifest.round, manifest.step), asked.run_id, asked.history)
+    if not ruling.accepted:
+        return look._replace(words=ruling.reason)
+    found = _hashed(path, manifest, patience, asked, seen) if asked.deep else files_of_size(path, manifest, patience)
+    if isinstance(found, Verified):
+        return look._replace(whole=True, words=f"{found.how}; {ruling.reason}")
+    return look._replace(words=found.reason)
+
+
+def _hashed(path: Path, manifest: Manifest, patience: Patience, asked: Asked, seen: Seen) -> Verified | Refused:
+    from .formats.folder import Folder
+
+    key = (str(path), OWN, None)
+    stamp = Folder(path.parent, path.name).stamp
+    before = seen.get(key)
+    if before is not None and before[0] == (stamp, manifest):
+        return Verified(manifest)
+    found = verify_files(path, manifest, patience, asked.give_up)
+    if isinstance(found, Verified):
+        seen[key] = ((stamp, manifest), None)
+    return found
+
+
+def _others(directory: Path, candidate: Candidate, asked: Asked, patience: Patience, seen: Seen) -> Look:
+    """Look at a framework's checkpoint. What is absent is doubted while patience lasts."""
+    from .formats import known
+    from .formats.finding import Question, Torn, Whole
+    from .formats.folder import Folder
+
+    look = Look(candidate.name, asked.format, candidate.step)
+    question = Question(asked.world, asked.deep, asked.give_up)
+    try:
+        while True:
+            folder = Folder(directory, candidate.name)
+            format_ = known.named(asked.format) if asked.format else known.format_of(folder)
+            look = look._replace(format=format_.name if format_ else "")
+            finding = _judged(folder, format_, question, seen)
+            if not (isinstance(finding, Torn) and finding.lacking and patience.again()):
+                break
+    except OSError as error:
+        return look._replace(words=said(error, candidate.name))
+    if isinstance(finding, Whole):
+        step = candidate.step if finding.step is None else finding.step
+        return look._replace(whole=True, step=step, words=finding.how, world=finding.world)
+    if isinstance(finding, Torn):
+        return look._replace(whole=False, words=finding.reason, lacking=finding.lacking)
+    return look._replace(words=finding.reason)
+
+
+def _judged(folder: Folder, format_: Format | None, question: Question, seen: Seen) -> Finding:
+    from .formats import known
+    from .formats.finding import Whole
+
+    if format_ is None or not question.deep:
+        return known.judge(folder, question, format_)
+    key, stamp = (str(folder.directory / folder.name), format_.name, question.world), folder.stamp
+    before = seen.get(key)
+    if before is not None and before[0] == stamp and before[1] is not None:
+        return before[1]
+    finding = known.judge(folder, question, format_)
+    if isinstance(finding, Whole):
+        seen[key] = (stamp, finding)
+    return finding

@@ -1,0 +1,60 @@
+"""What the names in a checkpoint directory say: which entries can be checkpoints, and which is newer. Pure.
+
+Every framework has its own way: ``step-000000000005``, ``global_step5``, ``iter_0000005``, ``checkpoint-5``,
+``checkpoint_5``, ``5``, ``epoch=0-step=5.ckpt``, ``checkpoint_2026-11-29_11-44-48.169556``. A name only orders the
+candidates; whether one is whole, and often its step, is for its content to say.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from .layout import step_of
+
+SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".tar", ".safetensors")  # of checkpoints that are single files
+
+_UNFINISHED = re.compile(
+    r"\.(tmp|temp|part|partial|incomplete|superseded|orbax-checkpoint-tmp)(?![a-z])|^tmp|~$", re.I | re.A
+)
+_DATE = re.compile(r"(20\d\d)-(\d\d)-(\d\d)[_T](\d\d)-(\d\d)-(\d\d)(?:\.(\d{1,6}))?", re.A)
+_STEP = re.compile(r"(?:step|iter(?:ation)?)s?[=_-]?(\d+)", re.I | re.A)
+_NUMBER = re.compile(r"(?<![\d.])\d+(?![\d.]*\.?\d)", re.A)
+_VERSION = re.compile(r"-v\d+$", re.A)
+MOST_DIGITS = 18
+_PLAIN = re.compile(rf"[A-Za-z_]*-?([0-9]{{1,{MOST_DIGITS}}})").fullmatch  # most names, of which there can be thousands
+
+
+class Candidate(NamedTuple):
+    """An entry that may be a checkpoint. ``order`` compares names only; -1: the name has no number."""
+
+    name: str
+    order: int
+    step: int | None = None  # as the name has it; None: it has a date, or nothing
+    unfinished: bool = False  # by its name, its save did not come to its end, or it was set aside
+
+
+def candidate(name: str, is_file: bool) -> Candidate | None:
+    """Read an entry's name; None for what is no checkpoint: hidden names, pointers, logs, configurations."""
+    if not is_file and (plain := _PLAIN(name)) is not None and not name.startswith("tmp"):
+        step = int(plain[1])
+        return Candidate(name, step, step)
+    if name.startswith(".") or (is_file and not name.endswith(SUFFIXES) and step_of(name) is None):
+        return None
+    found = _UNFINISHED.search(name)
+    stem = name[: found.start()] if found and found.start() else name
+    for suffix in SUFFIXES:
+        stem = stem.removesuffix(suffix)
+    stem = _VERSION.sub("", stem)
+    if date := _DATE.search(stem):
+        *parts, fraction = date.groups()
+        return Candidate(name, int("".join(parts) + (fraction or "").ljust(6, "0")), None, bool(found))
+    numbers = _STEP.findall(stem) or _NUMBER.findall(stem)
+    if not numbers or len(numbers[-1]) > MOST_DIGITS:
+        return Candidate(name, -1, None, bool(found))
+    return Candidate(name, int(numbers[-1]), int(numbers[-1]), bool(found))
+
+
+def shown(name: str) -> str:
+    """Return a name for people and JSON, whatever bytes it has."""
+    return name if name.isprintable() else ascii(name)[1:-1]

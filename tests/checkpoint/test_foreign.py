@@ -1,0 +1,147 @@
+"""Checkpoints of frameworks among others: walked newest first, doubted when something is absent, read once only."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from like_torch import dcp, saved
+
+from remuster.checkpoint.examine import Asked, Seen
+from remuster.checkpoint.formats.finding import Whole
+from remuster.checkpoint.formats.folder import Folder
+from remuster.checkpoint.patience import Patience
+from remuster.checkpoint.resume import Choice, looks, newest, search
+
+SHARD, SIZE = "__0_0.distcp", len(saved(1))
+
+
+def find(directory: Path, **asked: object) -> Choice:
+    return search(directory, Asked(deep=False, **asked), Patience(()))  # type: ignore[arg-type]
+
+
+TORN: list[tuple[str, Callable[[Path], object], str]] = [
+    ("no metadata", lambda d: (d / ".metadata").unlink(), "'.metadata' is missing"),
+    ("metadata not renamed", lambda d: (d / ".metadata").rename(d / ".metadata.tmp"), "only .metadata.tmp"),
+    ("half of the metadata", lambda d: os.truncate(d / ".metadata", 40), "'.metadata' cannot be read"),
+    ("short shard", lambda d: os.truncate(d / SHARD, 99), f"has 99 bytes; .metadata needs {SIZE}"),
+    ("no shard", lambda d: (d / SHARD).unlink(), "1 of 1 shard files are missing"),
+    ("shard a link", lambda d: ((d / SHARD).rename(d / "x"), (d / SHARD).symlink_to("x")), "missing"),
+    ("empty", lambda d: (shutil.rmtree(d), d.mkdir()), "none of the formats"),
+    ("a link", lambda d: (d.rename(d.parent / "else"), d.symlink_to("else")), "symbolic link"),
+]
+
+
+@pytest.mark.parametrize(("tear", "words"), [pytest.param(t, w, id=i) for i, t, w in TORN])
+def test_b48_the_newest_whole_one_is_taken_and_a_half_written_one_named(
+    tmp_path: Path, tear: Callable[[Path], object], words: str
+) -> None:
+    """A launcher that takes the highest number dies of the same half-written one at every restart."""
+    previous, torn = dcp(tmp_path, "step-10"), dcp(tmp_path, "step-20")
+    assert find(tmp_path).path == str(torn)
+    tear(torn)
+    for _ in range(3):  # at every restart the same
+        choice = find(tmp_path)
+        assert (choice.path, choice.step, choice.format) == (str(previous), 10, "dcp")
+        [(name, reason)] = choice.refused
+        assert name == "step-20"
+        assert words in reason
+    assert os.path.lexists(torn)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        (None, "", ()),
+        ("latest", "", ()),
+        ("latest", "step-30", (("step-30", "latest names it, but it is not there"),)),
+        ("latest", "step-20", ()),
+        ("latest", "step-5", ()),
+        ("latest", "glo", ()),
+        ("latest", "../step-99", ()),
+        (
+            "latest_checkpointed_iteration.txt",
+            "30",
+            (("iter_0000030", "latest_checkpointed_iteration.txt names it, but it is not there"),),
+        ),
+        ("latest_checkpointed_iteration.txt", "1", ()),
+        ("latest_checkpointed_iteration.txt", "release", ()),
+    ],
+)
+def test_b49_whatever_the_pointer_says_the_same_good_step_is_found(
+    tmp_path: Path, file: str | None, text: str, said: tuple[tuple[str, str], ...]
+) -> None:
+    """The pointer removed, empty, naming a missing one, naming an uncommitted one, stale."""
+    good = dcp(tmp_path, "step-10")
+    (dcp(tmp_path, "step-20") / ".metadata").unlink()
+    if file is not None:
+        (tmp_path / file).write_text(text)
+    choice = find(tmp_path)
+    assert choice.path == str(good)
+    assert choice.refused == (*said, ("step-20", "'.metadata' is missing"))
+
+
+def test_absence_is_doubted_while_patience_lasts(tmp_path: Path) -> None:
+    """An NFS client may not see for seconds what another node has just written."""
+    step = dcp(tmp_path, "step-10")
+    hidden = (step / SHARD).rename(tmp_path / ".hidden")
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 2:
+            hidden.rename(step / SHARD)
+
+    choice = search(tmp_path, Asked(deep=False), Patience((1, 2, 3), wait))
+    assert (choice.path, waits) == (str(step), [1, 2])
+
+
+def test_what_was_found_whole_is_read_again_only_when_a_file_has_changed(tmp_path: Path) -> None:
+    step = dcp(tmp_path, "step-10")
+    seen: Seen = {(str(step), "dcp", None): (Folder(tmp_path, "step-10").stamp, Whole("as before"))}
+    assert search(tmp_path, Asked(), Patience(()), seen).verified == "as before"
+    os.truncate(step / SHARD, 99)
+    assert search(tmp_path, Asked(), Patience(()), seen).path == ""
+
+
+def test_one_without_a_number_has_its_place_by_its_age(tmp_path: Path) -> None:
+    for name, age in (("epoch=1-step=10.ckpt", 100), ("last.ckpt", 50), ("old.ckpt", 200), ("model.pt", 1)):
+        (tmp_path / name).write_bytes(b"")
+        os.utime(tmp_path / name, (1e9 - age, 1e9 - age))
+    assert [look.name for look in looks(tmp_path, Asked())] == [
+        "last.ckpt",
+        "epoch=1-step=10.ckpt",
+        "old.ckpt",
+        "model.pt",
+    ]
+
+
+def test_a_checkpoint_given_in_place_of_its_directory_is_refused_in_words(tmp_path: Path) -> None:
+    step = dcp(tmp_path, "step-10")
+    assert find(step).path == ""
+    assert find(step).refused == ((str(step), "it is itself a checkpoint: give the directory that holds it"),)
+
+
+def test_progress_is_seen_without_reading_content(tmp_path: Path) -> None:
+    dcp(tmp_path, "step-10")
+    dcp(tmp_path, "step-20", shard=bytes(8))
+    found = newest(tmp_path, Asked(deep=False))
+    assert found is not None
+    assert found.step == 20
+    assert newest(tmp_path / "none", Asked(deep=False)) is None
+
+
+def test_a_format_that_is_asked_for_is_the_only_one(tmp_path: Path) -> None:
+    step = dcp(tmp_path, "step-10")
+    assert find(tmp_path, format="dcp").path == str(step)
+    choice = find(tmp_path, format="manifest")
+    assert choice.path == ""
+    assert choice.refused[0][0] == "step-10"
+
+
+def test_names_of_twelve_digits_may_be_anybodys(tmp_path: Path) -> None:
+    step = dcp(tmp_path, "step-000000000010")
+    assert (find(tmp_path).path, find(tmp_path).format) == (str(step), "dcp")
