@@ -31,6 +31,7 @@ def test_the_whole_table() -> None:
         ("--max-restarts", "3"),
         ("--retry-budget", "none"),
         ("--exit-code-map", "none"),
+        ("--signatures", "none"),
         ("--on-store-loss", "fence"),
         ("--admit", "restart"),
         ("--rank-order", "sticky"),
