@@ -27,7 +27,7 @@ def terms(spec: JobSpec, reached: str) -> tuple[tuple[str, str], ...]:
         ("--max-restarts", str(spec.max_restarts) if spec.bound_restarts else "none"),
         ("--retry-budget", budget or "none"),
         ("--exit-code-map", ",".join(mapped.text for mapped in spec.exit_map) or "none"),
-        ("--signatures", "none" if spec.signatures is None else spec.signatures.digest),
+        ("--signatures", "none" if spec.signatures is None else f"digest {spec.signatures.digest}"),
         ("--on-store-loss", spec.store_loss.value),
         ("--admit", spec.admit.value),
         ("--rank-order", spec.rank_order.value),
