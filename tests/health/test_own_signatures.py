@@ -169,12 +169,11 @@ def seen(lines: list[str], *signs: tuple[str, str]) -> list[tuple[str, str]]:
 
 
 def test_a_line_of_the_sites_is_read_by_no_other() -> None:
-    oom = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 7.81 GiB."
-    assert [cls for cls, _ in seen([oom])] == ["cuda_oom"]
-    assert seen([oom], ("CUDA out of memory", "gpu_app_fault")) == [("gpu_app_fault", "CUDA out of memory")]
-    assert seen([oom], ("CUDA out of memory", "ignore")) == []
-    assert seen([oom], ("out of memory*GiB", "ignore"), ("CUDA out", "fs_hang")) == []  # the first counts
-    assert seen([oom], ("CUDA out", "fs_hang"), ("out of memory*GiB", "ignore")) == [("fs_hang", "CUDA out")]
+    assert [cls for cls, _ in seen([OOM])] == ["cuda_oom"]
+    assert seen([OOM], ("CUDA out of memory", "gpu_app_fault")) == [("gpu_app_fault", "CUDA out of memory")]
+    assert seen([OOM], ("CUDA out of memory", "ignore")) == []
+    assert seen([OOM], ("out of memory*GiB", "ignore"), ("CUDA out", "fs_hang")) == []  # the first counts
+    assert seen([OOM], ("CUDA out", "fs_hang"), ("out of memory*GiB", "ignore")) == [("fs_hang", "CUDA out")]
 
 
 def test_the_exception_that_a_line_ends_stays_known() -> None:
@@ -194,6 +193,7 @@ def verdict(signs: OwnSignatures, *facts: Fact) -> Verdict:
 
 
 BOOM = (TB, '  File "t.py", line 3, in step', "ValueError: a bug")
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 7.81 GiB."
 ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
 STEPS = ("step 8 loss 1", "step 9 loss 1")
 XID = "NVRM: Xid (PCI:0000:3b:00)"
@@ -214,7 +214,7 @@ def test_evidence_names_it() -> None:
     [
         ("beats its rank's other words", (ended(0, 1, GAVE_UP, *BOOM),), "fs_transient", 0),
         ("and hardware among them", (ended(0, 1, ECC, GAVE_UP),), "fs_transient", 0),
-        ("wins over an earlier rank's of its standing", (ended(0, 1, *BOOM), ended(1, 1, GAVE_UP)), "fs_transient", 1),
+        ("wins over an earlier rank's of its standing", (ended(0, 1, OOM), ended(1, 1, GAVE_UP)), "fs_transient", 1),
         ("not over a rank that ended undisturbed", (ended(0, 1, *BOOM), ended(1, -15, GAVE_UP, stopping=True)),
          "user_exception", 0),
         ("not over a device", (ended(0, 1, GAVE_UP), KernelLine(9.5, f"{XID}: 79, pid=7, name=x, x")), "gpu_lost", 0),

@@ -395,20 +395,24 @@ def test_a_sites_xids_in_a_kernel_log(tmp_path: Path, capsys: Capture) -> None:
 
 
 def test_a_record_judged_again_with_a_sites_signatures(tmp_path: Path, capsys: Capture) -> None:
-    exit_ = {
-        "is": "exit",
-        "rank": 0,
-        "local_rank": 0,
-        "pid": 7,
-        "status": 1,
-        "at_s": 1.5,
-        "tail": ["SITE-42: x gave up"],
-    }
-    body = {"round": 1, "members": [{"node": "a", "slots": 1}], "verdict": {"class": "exit_unknown"}}
-    (folder := tmp_path / "attempts").mkdir()
-    (folder / "attempt-001.json").write_text(json.dumps({**body, "evidence": [{"node": "a", "facts": [exit_]}]}))
-    assert explain(capsys, tmp_path)["class"] == "exit_unknown"
-    assert explain(capsys, "--signatures", site(tmp_path), tmp_path)["class"] == "fs_transient"
+    run = tmp_path / "run7_ab12cd34"
+    facts: list[dict[str, object]] = []
+    for rank in (0, 1):
+        (logs := run / "attempt_1" / str(rank)).mkdir(parents=True)
+        (logs / "stderr.log").write_text(f"SITE-42: reader {rank} gave up\n")
+        facts.append({"is": "exit", "rank": rank, "local_rank": rank, "pid": 7, "status": 1, "at_s": 1.5 + rank})
+        facts[-1]["logs"] = str(logs)
+    (run / "attempts").mkdir()
+    body = {"round": 1, "members": [{"node": "a", "slots": 2}], "verdict": {"class": "exit_unknown"}}
+    record = {**body, "evidence": [{"node": "a", "facts": facts}]}
+    (run / "attempts" / "attempt-001.json").write_text(json.dumps(record))
+    assert explain(capsys, run)["class"] == "exit_unknown"
+    told = explain(capsys, "--signatures", site(tmp_path), run)
+    assert (told["class"], told["root_rank"]) == ("fs_transient", 0)
+    assert [item["source"] for item in told["evidence"]] == [
+        "site signature: the site's data reader",
+        "also: fs_transient",
+    ]
 
 
 def test_a_file_that_holds_no_signatures_is_refused(tmp_path: Path, capsys: Capture) -> None:
