@@ -18,6 +18,7 @@ from typing import NamedTuple, cast
 from ..health import signatures, wire
 from ..health.evidence import Fenced, GuardianDied, NodeEvidence, Pace, RankExit, RoundEvidence, Told
 from ..health.observed import Bundle
+from ..health.own_signatures import NONE
 from ..health.suspicion import suspicion
 from ..health.verdict import PLANNED
 from ..rendezvous.budget import OTHERS
@@ -118,15 +119,16 @@ class Bench:
             return None
         mine = ((state.settings.node, Report(wire.encode(state.facts), 0)),)
         ask = Conclude(state.round, job.job, roster, mine, (), True, False, (), Stamps(), "this node leaves")
-        made = weigh(ask, Allowance(0, self.spec.retry_budget, exit_map=self.spec.exit_map), -1, int(time.time()))
+        spec = self.spec
+        allowance = Allowance(0, spec.retry_budget, exit_map=spec.exit_map, own=spec.signatures or NONE)
+        made = weigh(ask, allowance, -1, int(time.time()))
         made = replace(made, retry=False, reason=LEFT if job.job.max_nodes == 1 else NOT_JUDGED)
         return self._record(ask, made, AttemptState.FAILED, Found())
 
     def _allowance(self) -> Allowance:
         spec = self.spec
-        if spec.bound_restarts:
-            return Allowance(spec.max_restarts, spec.retry_budget, None, spec.exit_map)
-        return Allowance(None, spec.retry_budget, OTHERS, spec.exit_map)
+        most, others = (spec.max_restarts, None) if spec.bound_restarts else (None, OTHERS)
+        return Allowance(most, spec.retry_budget, others, spec.exit_map, spec.signatures or NONE)
 
     async def newest(self) -> int | None:
         """Return the newest committed step, -1 when there is none; None when it could not be looked at in time."""

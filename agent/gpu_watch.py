@@ -18,6 +18,7 @@ from typing import Any
 
 from ..health.evidence import Fact
 from ..health.observed import Early, Lacked
+from ..health.own_signatures import NONE, OwnSignatures, xids_of
 from ..health.xid import lookup, recovery_words
 from . import node_words as words
 from . import proc
@@ -41,7 +42,7 @@ DEEP = 32  # generations from a process on a GPU up to its rank
 class GpuWatch:
     """The source. ``child`` was started with the agent, None where there is no driver; ``environ`` is the ranks'.
 
-    ``again`` starts another process when one was lost.
+    ``again`` starts another process when one was lost; ``own`` is what the site says of XIDs.
     """
 
     name = NAME
@@ -52,7 +53,9 @@ class GpuWatch:
         environ: Mapping[str, str],
         post: Callable[[words.Event], None],
         again: Callable[[], GpuChild | None],
+        own: OwnSignatures | None = None,
     ) -> None:
+        self._meanings = own or NONE
         self._environ = environ
         self._post = post
         self._again = again
@@ -305,9 +308,10 @@ class GpuWatch:
             self._post(words.Alarmed(at_s, begun.round, early, HARD_WINDOW_S))
 
     def _useless(self, n: int, since_s: float) -> str:
-        for xid in self._xids:
-            if xid.number == n and xid.at_s >= since_s and lookup(xid.code).needs_reset:
-                return f"has reported XID {xid.code} ({lookup(xid.code).mnemonic})"
+        for seen in self._xids:
+            xid = lookup(seen.code, xids_of(self._meanings))
+            if seen.number == n and seen.at_s >= since_s and xid.needs_reset:
+                return f"has reported XID {xid.code} ({xid.mnemonic})"
         card, first = self._cards.get(n), self._first.get(n)
         if card is None or first is None:
             return ""

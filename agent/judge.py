@@ -12,6 +12,7 @@ from ..health import exit_map, policy, wire
 from ..health.errors import BadEvidence
 from ..health.evidence import Fact, Fault, NodeEvidence, RoundEvidence
 from ..health.exit_map import Action, Mapped
+from ..health.own_signatures import NONE, OwnSignatures
 from ..health.suspicion import suspicion
 from ..health.verdict import Verdict, after_notice, judge
 from ..rendezvous.budget import Account, Bound, Due, Receipt, pay
@@ -32,6 +33,7 @@ class Allowance:
     budget: tuple[Bound, ...]
     others: int | None = None  # bounds each family that the budget does not name
     exit_map: tuple[Mapped, ...] = ()  # what the program's own exit codes mean
+    own: OwnSignatures = NONE  # what the site says of lines and XIDs
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +60,13 @@ def weigh(ask: Conclude, allowance: Allowance, newest_step: int, now: int) -> Ju
     """
     evidence, job = _evidence(ask), ask.job
     if job.notice:
-        return _noticed(ask, evidence)
+        return _noticed(ask, evidence, allowance.own)
     if ask.done:
         verdict = Verdict("success", "none", sentence="every rank exited 0")
         same = Charge(job.spent, job.charged, job.memory)
         outcome = Outcome(0, "every rank exited 0")
         return Judgement(evidence, verdict, False, "all ranks are done", "", "", (), same, outcome)
-    verdict, before = judge(evidence), job.memory
+    verdict, before = judge(evidence, allowance.own), job.memory
     mapped = exit_map.meaning(allowance.exit_map, verdict, evidence)
     verdict = verdict if mapped is None else exit_map.reread(verdict, mapped)
     memory = policy.Memory(before.fingerprint, before.step, before.free, before.row, before.backed, before.quick)
@@ -124,10 +126,10 @@ def spending(made: Judgement, allowance: Allowance) -> str:
     return "; ".join(said)
 
 
-def _noticed(ask: Conclude, evidence: RoundEvidence) -> Judgement:
+def _noticed(ask: Conclude, evidence: RoundEvidence, own: OwnSignatures) -> Judgement:
     """End the launch, whatever its ranks made of the notice: a scheduler wanted it, and nobody is to pay for that."""
     job = ask.job
-    verdict = after_notice(evidence, job.notice, ask.done)
+    verdict = after_notice(evidence, job.notice, ask.done, own)
     reason = f"the launch ends here, as {job.notice[:64]} was given notice: not charged, and worth another start"
     said = f"{verdict.sentence}; {reason}"[:SENTENCE]
     outcome = Outcome(policy.REQUEUE, said, verdict.cls, verdict.node, verdict.rank)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ..health.kernel import LINE, Kind, Sign
-from ..health.xid import Role, lookup, role_of
+from ..health.xid import Role, Xid, lookup, role_of
 
 FIRST, LAST = 24, 24  # lines of a round: how it began and how it ended tell most
 
@@ -43,11 +44,14 @@ def of_text(raw: bytes) -> Line:
     return Line(text, float(stamp[1]) if stamp else None)
 
 
-def hard(sign: Sign) -> str:
-    """Return why ranks here cannot go on after this sign, '' when they can or when one of them will hear by itself."""
+def hard(sign: Sign, xids: Mapping[int, Xid] | None = None) -> str:
+    """Return why ranks here cannot go on after this sign, '' when they can or when one of them will hear by itself.
+
+    ``xids``: the catalogue as the site has it.
+    """
     match sign.kind:
         case Kind.XID:
-            xid = lookup(sign.code)
+            xid = lookup(sign.code, xids)
             fatal = xid.hardware and xid.needs_reset and role_of(xid, sign.text) is Role.ROOT
             said = f"the kernel reported XID {sign.code} ({xid.mnemonic}) of GPU {sign.bus}"
             return said if fatal and sign.code not in _GOES_ON else ""

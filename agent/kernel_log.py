@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..health.evidence import Fact
 from ..health.kernel import Kind, bus_of, signs
 from ..health.observed import Early, KernelLine, Lacked
+from ..health.own_signatures import NONE, OwnSignatures, xids_of
 from ..health.xid import lookup
 from . import node_words as words
 from .files import FileThread
@@ -64,9 +65,12 @@ class KernelLog:
 
     name = "kernel log"
 
-    def __init__(self, path: str, post: Callable[[words.Event], None], gpus: Path = NVIDIA) -> None:
+    def __init__(
+        self, path: str, post: Callable[[words.Event], None], gpus: Path = NVIDIA, own: OwnSignatures | None = None
+    ) -> None:
         self._path = path
         self._post = post
+        self._own = own or NONE
         self._folder = gpus
         self._gpus: frozenset[str] = frozenset()  # empty: not known
         self._files = FileThread("kernel log")
@@ -132,7 +136,7 @@ class KernelLog:
     async def _open(self) -> None:
         try:
             self._gpus = await self._files.run(_listed, self._folder, timeout_s=OPEN_S)
-            await self._files.run(_prepare, timeout_s=OPEN_S)
+            await self._files.run(_prepare, self._own, timeout_s=OPEN_S)
             self._log = log = await self._files.run(_open, self._path, timeout_s=OPEN_S)
         except (OSError, TimeoutError) as error:
             self._lacked = _why(self._path, error)
@@ -229,7 +233,7 @@ class KernelLog:
             begun = self._begun
             if begun is None or at_s < begun.at_s:
                 return
-            if why := hard(sign):
+            if why := hard(sign, xids_of(self._own)):
                 early = Early(-1, at_s - begun.at_s, f"{why} while ranks ran")
                 self._post(words.Alarmed(boottime(), begun.round, early, WINDOW_S))
 
@@ -266,10 +270,10 @@ def _drained(fd: int) -> tuple[Line, ...]:
             continue
 
 
-def _prepare() -> None:
+def _prepare(own: OwnSignatures) -> None:
     """Have the patterns compiled and the catalogue read, which would hold up the loop at the first line. Blocks."""
     signs(("",))
-    lookup(0)
+    lookup(0, xids_of(own))
 
 
 def _listed(folder: Path) -> frozenset[str]:

@@ -27,6 +27,7 @@ from .showing import STREAMS
 from .sources import Begun, RankHere
 
 if TYPE_CHECKING:
+    from ..health.own_signatures import OwnSignatures
     from ..health.scan import Scanner, Seen
 
 TICK_S = 0.25  # while ranks write: an alarm may well be so late, and few large blocks cost less than many small ones
@@ -50,11 +51,15 @@ class _Rank:
 
 
 class LineWatch:
-    """The watch over the ranks of one node. ``window_s`` None: no alarm is raised, signs are evidence only."""
+    """The watch over the ranks of one node. ``window_s`` None: no alarm is raised, signs are evidence only.
+
+    The site's ``own`` signs never raise one.
+    """
 
     name = "output"
 
-    def __init__(self, post: Post, window_s: float | None) -> None:
+    def __init__(self, post: Post, window_s: float | None, own: OwnSignatures | None = None) -> None:
+        self._own = own
         self._post = post
         self._window_s = window_s
         self._starting: asyncio.TimerHandle | None = None
@@ -83,7 +88,7 @@ class LineWatch:
 
     def _start(self, begun: Begun) -> None:
         self._starting = None
-        self._watch = _Watch(begun, self._post, self._window_s)
+        self._watch = _Watch(begun, self._post, self._window_s, self._own)
 
     def _stop(self) -> None:
         if self._starting is not None:
@@ -97,7 +102,8 @@ class LineWatch:
 class _Watch:
     """The ranks of one round. ``saw`` and ``missed`` are called by the thread, the rest by the loop."""
 
-    def __init__(self, begun: Begun, post: Post, window_s: float | None) -> None:
+    def __init__(self, begun: Begun, post: Post, window_s: float | None, own: OwnSignatures | None) -> None:
+        self.own = own
         self._round: Round = begun.round
         self._started_s = begun.at_s
         self._post = post
@@ -176,9 +182,11 @@ class _Lane:
         self._mark = 0  # bytes that were there at the alarm
 
     def add(self, key: str, label: bytes, live: bool = False) -> None:
-        from ..health.scan import Scanner  # by the thread, while the ranks load what they need
+        # by the thread, while the ranks load what they need
+        from ..health.own_signatures import NONE
+        from ..health.scan import Scanner
 
-        self._scanner = Scanner()
+        self._scanner = Scanner(self._watch.own or NONE)
 
     def feed(self, key: str, data: bytes) -> None:
         assert self._scanner is not None

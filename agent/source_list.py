@@ -39,17 +39,17 @@ def makers(around: Around) -> tuple[Maker, ...]:
     def gpus() -> Source:
         from .gpu_watch import GpuWatch
 
-        return GpuWatch(around.gpus, around.environ, post, lambda: gpu_start.start(os.environ))
+        return GpuWatch(around.gpus, around.environ, post, lambda: gpu_start.start(os.environ), spec.signatures)
 
     def lines() -> Source:
         from .line_watch import LineWatch
 
-        return LineWatch(post, spec.alarm_window_s)
+        return LineWatch(post, spec.alarm_window_s, spec.signatures)
 
     def kernel() -> Source:
         from .kernel_log import KernelLog
 
-        return KernelLog(spec.kernel_log, post)
+        return KernelLog(spec.kernel_log, post, own=spec.signatures)
 
     def hangs() -> Source:
         from .hang_watch import HangWatch, Means

@@ -19,6 +19,7 @@ from ..rendezvous.records import ROLE, StoreLoss
 
 if TYPE_CHECKING:
     from ..health.exit_map import Mapped
+    from ..health.own_signatures import OwnSignatures
     from ..rendezvous.budget import Bound
 
 DRIFT = 1e-3  # relative clock drift between this node and the store; generous, NTP slews by at most 5e-4 a side
@@ -152,6 +153,7 @@ class JobSpec:
     bound_restarts: bool = True  # False: --retry-budget was given and --max-restarts was not
     retry_budget: tuple[Bound, ...] = ()
     exit_map: tuple[Mapped, ...] = ()  # what the program's own exit codes mean
+    signatures: OwnSignatures | None = None  # what lines and XIDs mean at this site
     on_event: tuple[str, ...] = field(default=(), repr=False)  # a command, or a URL alone, which may hold a token
 
     kernel_log: str = KERNEL_LOG  # where the kernel's words are read; empty: nowhere

@@ -28,6 +28,7 @@ def terms(spec: JobSpec, reached: str) -> tuple[tuple[str, str], ...]:
         ("--retry-budget", budget or "none"),
         ("--exit-code-map", ",".join(mapped.text for mapped in spec.exit_map) or "none"),
         ("--checkpoint-format", spec.checkpoint_format or "none"),
+        ("--signatures", "none" if spec.signatures is None else f"digest {spec.signatures.digest}"),
         ("--on-store-loss", spec.store_loss.value),
         ("--admit", spec.admit.value),
         ("--rank-order", spec.rank_order.value),

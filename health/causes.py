@@ -57,8 +57,9 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A candidate for the root. Sorted by standing, disturbed ends after free ones, specific before general, severity
-    (the lowest first), order: (the node's, seconds on its clock, rank). What explains a rank's words goes before these.
+    """A candidate for the root. Sorted by standing, disturbed ends after free ones, the site's own signatures first,
+    specific before general, severity (the lowest first), order: (the node's, seconds on its clock, rank). What explains
+    a rank's words goes before these.
     """
 
     standing: Standing
@@ -71,8 +72,9 @@ class Cause:
     @property
     def key(self) -> tuple[object, ...]:
         weight = self.reading.weight if self.reading else 100
+        own = self.reading is not None and self.reading.own is not None
         return (
-            self.standing, self.disturbed, weight < GENERAL, self.severity, self.order, self.verdict.node,
+            self.standing, self.disturbed, not own, weight < GENERAL, self.severity, self.order, self.verdict.node,
             self.verdict.rank, self.reading is not None, self.verdict.cls, self.verdict.sentence,
         )  # fmt: skip
 

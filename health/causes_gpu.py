@@ -257,7 +257,8 @@ def _recovery(gpu: Gpu | None) -> Recovery:
 
 
 def _words(xid: Xid) -> str:
-    return f"XID {xid.code} ({xid.mnemonic})"
+    means = xid.cls if xid.role is Role.ROOT else xid.role.value
+    return f"XID {xid.code} ({xid.mnemonic}{f'; {means} by --signatures' if xid.own else ''})"
 
 
 def not_deciding(scene: Scene, table: Mapping[int, Xid] | None = None) -> list[str]:

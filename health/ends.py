@@ -14,6 +14,7 @@ from typing import NamedTuple
 from . import exits, reported
 from . import kernel as kernel_log
 from .evidence import ErrorFile, RankExit
+from .own_signatures import OwnSignatures
 from .reading import Reading, Standing
 from .reading import read as read_end
 from .reported import Reported
@@ -73,11 +74,16 @@ class Unfit(ValueError):
     """The statuses do not fit the ranks; the message says how."""
 
 
-def settle(ends: Sequence[End], statuses: Sequence[int], said: Reported, log: Sequence[str], driver: bool) -> list[str]:
-    """Give every rank its status; return what had to be concluded, in words. Unfit when those given do not fit.
+class Beside(NamedTuple):
+    """What is known beside the ranks' texts."""
 
-    ``log``: lines of the kernel; ``driver``: facts of a GPU's driver are there, too.
-    """
+    log: Sequence[str]  # lines of the kernel
+    driver: bool  # facts of a GPU's driver are there, too
+    own: OwnSignatures  # what the site says of lines
+
+
+def settle(ends: Sequence[End], statuses: Sequence[int], said: Reported, beside: Beside) -> list[str]:
+    """Give every rank its status; return what had to be concluded, in words. Unfit when those given do not fit."""
     ranks = [end for end in ends if end.rank != NOBODY]
     _tell_pids(ranks, said)
     if len(statuses) > 1 or (statuses and not set(said.statuses) & {end.rank for end in ranks}):
@@ -85,7 +91,7 @@ def settle(ends: Sequence[End], statuses: Sequence[int], said: Reported, log: Se
     else:  # one status is that of the launcher, who knows more of its ranks
         _told(ranks, said)
     _stopped(ranks, said)
-    return _concluded(ends, log, driver) if any(end.status is None for end in ranks) else []
+    return _concluded(ends, beside) if any(end.status is None for end in ranks) else []
 
 
 def fact(end: End, at_s: float) -> RankExit:
@@ -126,19 +132,19 @@ def _stopped(ranks: Sequence[End], said: Reported) -> None:
         end.stopping = (terminated and failed) or (end.pid in said.stopped and end.pid > 0)
 
 
-def _concluded(ends: Sequence[End], log: Sequence[str], driver: bool) -> list[str]:
+def _concluded(ends: Sequence[End], beside: Beside) -> list[str]:
     """Conclude the statuses that nobody gave; return what was concluded, in words."""
     ranks = [end for end in ends if end.rank != NOBODY]
-    other = bool(log) or driver
-    ended = {sign.pid: _FROM_KERNEL[sign.kind] for sign in kernel_log.signs(log) if sign.kind in _FROM_KERNEL}
+    other = bool(beside.log) or beside.driver
+    ended = {sign.pid: _FROM_KERNEL[sign.kind] for sign in kernel_log.signs(beside.log) if sign.kind in _FROM_KERNEL}
     for end in ranks:
         pasted = [sign.kind for sign in kernel_log.signs(line.text for line in end.part.lines)]
         end.status = _shell_status(end.part.lines) if end.status is None else end.status
         if end.status is None and (end.pid in ended or (pasted and len(ranks) == 1)):
             end.status = ended.get(end.pid, next((_FROM_KERNEL[kind] for kind in pasted if kind in _FROM_KERNEL), 1))
     unknown = [end for end in ranks if end.status is None]
-    read = {id(end): read_end(end.node, fact(end, 0.0)._replace(status=1)) for end in ends}
-    failing = [end for end in unknown if end.part.error or _failed(read[id(end)], end.part.lines)]
+    read = {id(end): read_end(end.node, fact(end, 0.0)._replace(status=1), beside.own) for end in ends}
+    failing = [end for end in unknown if end.part.error or _failed(read[id(end)], end.part.lines, beside.own)]
     launcher = any(
         read[id(end)].weight and read[id(end)].standing < Standing.CRIED for end in ends if end.rank == NOBODY
     )
@@ -164,10 +170,10 @@ def _concluded(ends: Sequence[End], log: Sequence[str], driver: bool) -> list[st
     return [f"{some} exit status is known (--exit gives them): concluded from the texts"]
 
 
-def _failed(reading: Reading, lines: Sequence[Said]) -> bool:
+def _failed(reading: Reading, lines: Sequence[Said], own: OwnSignatures) -> bool:
     """Whether a text tells of a failure of its rank, when its status is not known."""
     texts = [line.text for line in lines][-SIGNS:]
-    hits = match(texts)
+    hits = match(texts, own)
     finished = [i for i, text in enumerate(texts) if _FINISHED.search(text)]
     if not hits or (finished and finished[-1] > hits[-1].index):
         return False

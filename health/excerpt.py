@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from . import kernel, signatures
+from .own_signatures import NONE, OwnSignatures
 from .tail import MAX_BYTES, MAX_LINES, split
 
 BEFORE, AFTER = 40, 16  # lines around a sign: a traceback stands before its exception
@@ -32,9 +33,10 @@ Line = tuple[int, bytes]  # number in its file, from 1
 
 
 class Signs:
-    """What lines without their digits are signs of, remembered for all excerpts of one reading."""
+    """What lines without their digits are signs of, remembered for all excerpts of one reading; ``own``: the site's."""
 
-    def __init__(self) -> None:
+    def __init__(self, own: OwnSignatures = NONE) -> None:
+        self._words = _plain_words(own)
         self._known: dict[bytes, bytes] = {}
         self._size = 0
 
@@ -46,7 +48,7 @@ class Signs:
         fresh = there - self._known.keys()
         text = b"\n".join(fresh)
         self._size += len(text)
-        among = [word for word in _plain_words() if word in text]  # one search for many lines
+        among = [word for word in self._words if word in text]  # one search for many lines
         self._known |= {line: _sign(line, among) for line in fresh}
         return self._known if any(map(self._known.__getitem__, there)) else {}
 
@@ -166,11 +168,11 @@ def _sign(plain: bytes, among: Iterable[bytes]) -> bytes:
     return next((word for word in among if word in plain), b"")
 
 
-@lru_cache(maxsize=1)
-def _plain_words() -> tuple[bytes, ...]:
+@lru_cache(maxsize=2)
+def _plain_words(own: OwnSignatures) -> tuple[bytes, ...]:
     # The longest first: a line that is kept for 'Error' alone is one of many.
     exceptions = (b"Error", b"Exception", b"Interrupt", b"Failure", b"OutOfMemory", HEADER)
-    found = {word.encode().translate(None, _DIGITS) for word in (*signatures.words(), *kernel.words())}.union(
-        exceptions
-    )
+    ours = [one.word for one in own.signs]
+    words = (*signatures.words(), *kernel.words(), *ours)
+    found = {word.encode().translate(None, _DIGITS) for word in words}.union(exceptions)
     return tuple(sorted(found, key=lambda word: (-len(word), word)))

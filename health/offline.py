@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 
 from . import kernel as kernel_log
 from . import reported, stamps
-from .ends import NOBODY, NOWHERE, End, Part, Said, fact, settle
+from .ends import NOBODY, NOWHERE, Beside, End, Part, Said, fact, settle
 from .evidence import Fact, NodeEvidence, RankExit, RoundEvidence
 from .layout import natural
 from .observed import KernelLine
+from .own_signatures import NONE, OwnSignatures
 from .reading import Reading
 from .reading import read as read_end
 from .reported import Reported
@@ -31,6 +32,7 @@ class Case:
     ends: tuple[End, ...]
     kernel: tuple[Said, ...] = ()
     notes: tuple[str, ...] = ()  # what was concluded, and what is lacking
+    own: OwnSignatures = NONE  # what the site says of lines and XIDs
 
 
 def numbered(parts: Sequence[Part]) -> list[End]:
@@ -60,18 +62,19 @@ def assembled(
     said: Reported,
     kernel: Sequence[tuple[str, Said]],
     more: Mapping[str, Sequence[Fact]],
+    own: OwnSignatures = NONE,
 ) -> Case:
     """Return the round. ``kernel``: (node, line) that mean something; ``more``: facts by node; '' names none."""
     ranks = [end for end in ends if end.rank != NOBODY]
-    notes = settle(ends, statuses, said, [line.text for _, line in kernel], any(more.values()))
+    notes = settle(ends, statuses, said, Beside([line.text for _, line in kernel], any(more.values()), own))
     launcher = [end for end in ends if end.rank == NOBODY]
     for end in launcher:  # its words count where they name something, and no rank whose end is known
         end.part.lines = [line for line in end.part.lines if not (said and reported.reports(line.text))]
         bad = any(one.status for one in ranks) or not ranks
-        end.status = 1 if bad and read_end(end.node, fact(end, 0.0)._replace(status=1)).weight else 0
+        end.status = 1 if bad and read_end(end.node, fact(end, 0.0)._replace(status=1), own).weight else 0
     counted = [end for end in ends if end.rank != NOBODY or end.status]
     nodes: dict[str, list[Fact]] = {end.node: [] for end in counted}
-    for at, end in enumerate(_ordered(counted)):  # within a second: nobody knows more than their order
+    for at, end in enumerate(_ordered(counted, own)):  # within a second: nobody knows more than their order
         nodes[end.node].append(fact(end, at / len(counted)))
     _fill_gaps(ranks, nodes)
     last = stamps.last_wall(line.text for end in ranks for line in reversed(end.part.lines))
@@ -84,7 +87,7 @@ def assembled(
     members = _members(ranks)
     evidence = tuple(NodeEvidence(node, tuple(facts)) for node, facts in nodes.items())
     log = tuple(line for _, line in kernel)
-    return Case(RoundEvidence(0, evidence, tuple(members)), tuple(ends), log, tuple(notes))
+    return Case(RoundEvidence(0, evidence, tuple(members)), tuple(ends), log, tuple(notes), own)
 
 
 def _members(ranks: Sequence[End]) -> list[tuple[str, int]]:
@@ -107,7 +110,7 @@ def _fill_gaps(ranks: Sequence[End], nodes: Mapping[str, list[Fact]]) -> None:
             nodes[ranks[0].node].append(RankExit(rank, -1, 0, 0, LATE_S))
 
 
-def _ordered(ends: Sequence[End]) -> list[End]:
+def _ordered(ends: Sequence[End], own: OwnSignatures) -> list[End]:
     """Order ends for the verdict, which takes them in order of arrival and reads the first few hundred.
 
     Error files have the time of each; on one console the order of the telling lines is that of the failures; what no
@@ -119,7 +122,7 @@ def _ordered(ends: Sequence[End]) -> list[End]:
     weighed = len(ends) > READ_RANKS
 
     def key(end: End) -> tuple[object, ...]:
-        reading = read_end(end.node, fact(end, 0.0)) if weighed or len(files) == 1 else None
+        reading = read_end(end.node, fact(end, 0.0), own) if weighed or len(files) == 1 else None
         error = end.part.error
         stamp = error.timestamp if error and error.timestamp else late
         line = _number(end, reading) if reading and len(files) == 1 else 0

@@ -17,6 +17,7 @@ from . import exits
 from .classes import find
 from .evidence import RankExit
 from .kernel import Sign, signs
+from .own_signatures import NONE, OwnSign, OwnSignatures
 from .signatures import FILE_TIMER, GENERIC, HANG, MAX_LINES, TYPED, Hit, Role, match
 
 
@@ -63,6 +64,7 @@ class Reading:
     suspects: tuple[int, ...] = ()  # global ranks that the rank itself accuses
     crumb: str = ""  # its last line, for a fingerprint when nothing else speaks
     pasted: tuple[Sign, ...] = ()  # lines of a kernel log among its own
+    own: OwnSign | None = None  # the site's signature that its line has, if it is that which decides
 
 
 _PROGRESS = re.compile(r"(?i)\b(?:step|iter|iteration|epoch)s?\b[ =:#\[(]{0,3}\d")
@@ -80,14 +82,14 @@ TOLD = frozenset({"cuda-oom", "cuda-oom-foreign"})  # signs that programs print 
 _CASCADE_FAMILIES = frozenset({"network", "rendezvous"})
 
 
-def read(node: str, end: RankExit) -> Reading:
+def read(node: str, end: RankExit, own: OwnSignatures = NONE) -> Reading:
     """Return what this end says. Pure, and total: any text is allowed."""
     if end.status == 0:
         return Reading(node, end, "success", Standing.INNOCENT)
     lines = [*end.tail, *_error_lines(end)][-MAX_LINES:]
     pasted = tuple(sign for sign in signs(lines) if not went_on(lines, sign.index))
     kernels = {sign.index for sign in pasted}  # the kernel's words, not the rank's
-    hits = match(lines)
+    hits = match(lines, own)
     kept = [hit for hit in hits if hit.index not in kernels and not went_on(lines, hit.index)]
     best = _best([hit for hit in kept if not _told_only(hit, hits)])
     bare = _bare(node, end, _inner_status(end, lines))
@@ -102,6 +104,7 @@ def read(node: str, end: RankExit) -> Reading:
         line=best.line.strip(),
         exception=best.raised.type if best.raised else "",
         frame=best.raised.frame if best.raised else "",
+        own=best.own,
     )
     if find(best.cls).family == "hang":
         told = replace(told, wait=_wait(lines), suspects=_accused(best.line))
@@ -171,8 +174,8 @@ def _standing(hit: Hit, end: RankExit) -> Standing:
         return Standing.INNOCENT
     if hit.role is Role.VICTIM:
         return Standing.CRIED
-    if hit.sign == FILE_TIMER:
-        return Standing.EXPLICIT  # it was late by itself, and its agent says so
+    if hit.sign == FILE_TIMER or (hit.own and cls.name == "rank_hang"):
+        return Standing.EXPLICIT  # it was late by itself, and its agent or its site says so
     if cls.family == "hang":
         return Standing.WAITED
     if cls.name == "launcher_killed_by_srun":

@@ -3,18 +3,20 @@
 Blocks may end anywhere. Almost all output means nothing, so no line is cut before a block has been found to hold a
 word of some sign; and that is searched for in what is left of the block without the bytes that most of its text is
 made of: a tenth to a third of it, where a substring search costs as much less. Each sign is told once, and once more
-when it first raises the alarm. What is kept between blocks is the line that has no end yet, of one that is too long
-its last bytes.
+when it first raises the alarm. The site's own signs are looked for in the same way, and raise none. What is kept
+between blocks is the line that has no end yet, of one that is too long its last bytes.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
 from .live import LIVE
 from .needles import needles
+from .own_signatures import NONE, OwnSign, OwnSignatures, first
 from .signatures import Role, Signature, table
 from .tail import clean
 
@@ -37,9 +39,10 @@ class Seen(NamedTuple):
 
 
 class _Sign(NamedTuple):
-    signature: Signature
-    pattern: re.Pattern[str]
-    shape: re.Pattern[str] | None
+    name: str
+    shows: Callable[[str], object]  # whether a line has it
+    shape: re.Pattern[str] | None = None
+    own: bool = False
 
 
 class _Word(NamedTuple):
@@ -50,14 +53,14 @@ class _Word(NamedTuple):
 
 class _Tables(NamedTuple):
     words: tuple[tuple[bytes, tuple[_Word, ...]], ...]  # by what the bones of all of them hold
-    noise: tuple[re.Pattern[str], ...]
+    noise: tuple[Callable[[str], object], ...]
 
 
 class Scanner:
-    """One stream. Not for several threads at once."""
+    """One stream. Not for several threads at once. ``own``: the site's signs."""
 
-    def __init__(self) -> None:
-        self._tables = _tables()
+    def __init__(self, own: OwnSignatures = NONE) -> None:
+        self._tables = _tables(own)
         self._told: set[str] = set()
         self._alarmed: set[str] = set()
         self._rest = b""
@@ -115,7 +118,7 @@ class Scanner:
                 self._follow(word.text, place, wanted, text, coloured, found)
 
     def _wants(self, sign: _Sign) -> bool:
-        name = sign.signature.name
+        name = sign.name
         return name not in self._told or (sign.shape is not None and name not in self._alarmed)
 
     def _follow(
@@ -139,13 +142,10 @@ class Scanner:
             place = text.find(word, end)
 
     def _judge(self, sign: _Sign, line: str, at: int, alarm: bool, found: list[Seen]) -> None:
-        name = sign.signature.name
+        name = sign.name
         if (name in self._told and not alarm) or (alarm and name in self._alarmed):
             return
-        match = sign.pattern.search(line)
-        if match is None or (sign.signature.check and not sign.signature.check(match)):
-            return
-        if any(noise.search(line) for noise in self._tables.noise):
+        if not sign.shows(line) or (not sign.own and any(noise(line) for noise in self._tables.noise)):
             return
         self._told.add(name)
         if alarm:
@@ -153,21 +153,43 @@ class Scanner:
         found.append(Seen(name, line, at, alarm))
 
 
-@lru_cache(maxsize=1)
-def _tables() -> _Tables:
+@lru_cache(maxsize=2)
+def _tables(own: OwnSignatures) -> _Tables:
     """Sort the signs by the words that they need."""
     every = {signature.name: signature for signature in table()}
     by_word: dict[str, list[_Sign]] = {}
     for live in LIVE:
         signature = every[live.sign]
-        sign = _Sign(signature, re.compile(signature.pattern), re.compile(live.shape) if live.shape else None)
+        sign = _Sign(live.sign, _reader(signature), re.compile(live.shape) if live.shape else None)
         for word in needles(signature.pattern):
             by_word.setdefault(word, []).append(sign)
+    for one in own.signs:
+        if not one.ignored:
+            sign = _Sign(f"site signature: {one.pattern}", _counts(own, one), own=True)
+            by_word.setdefault(one.word, []).append(sign)
     groups: dict[bytes, list[_Word]] = {}
     bare = {text: text.encode().translate(None, _COMMON) for text in by_word}
     for text in sorted(by_word, key=lambda text: len(bare[text])):
-        own = bare[text] if len(bare[text]) >= _SHORTEST else b""
-        bone = next((bone for bone in groups if bone and bone in own), own)
-        groups.setdefault(bone, []).append(_Word(text.encode(), own, tuple(by_word[text])))
-    noise = tuple(re.compile(s.pattern) for s in table() if s.role is Role.NOISE and not s.raised)
-    return _Tables(tuple((bone, tuple(words)) for bone, words in groups.items()), noise)
+        bones = bare[text] if len(bare[text]) >= _SHORTEST else b""
+        bone = next((bone for bone in groups if bone and bone in bones), bones)
+        groups.setdefault(bone, []).append(_Word(text.encode(), bones, tuple(by_word[text])))
+    noise = [re.compile(s.pattern).search for s in table() if s.role is Role.NOISE and not s.raised]
+    ignored = [_counts(own, one) for one in own.signs if one.ignored]
+    return _Tables(tuple((bone, tuple(words)) for bone, words in groups.items()), (*noise, *ignored))
+
+
+def _counts(own: OwnSignatures, one: OwnSign) -> Callable[[str], bool]:
+    """Return what tells whether it is this sign of the site's that counts for a line."""
+    return lambda line: first(own.signs, line) is one
+
+
+def _reader(signature: Signature) -> Callable[[str], object]:
+    pattern, check = re.compile(signature.pattern), signature.check
+    if check is None:
+        return pattern.search
+
+    def shows(line: str) -> bool:
+        found = pattern.search(line)
+        return found is not None and check(found)
+
+    return shows

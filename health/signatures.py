@@ -15,6 +15,7 @@ from enum import Enum
 from functools import cache, lru_cache
 
 from .needles import grouped, needles
+from .own_signatures import NONE, OwnSign, OwnSignatures, first
 from .tail import clean
 from .tracebacks import Raised, find, strip
 
@@ -32,6 +33,7 @@ class Role(Enum):
     NOISE = "noise"  # frightening and meaningless: no other signature may read this line
 
 
+OWN = 100  # the site has said what it means
 HARDWARE = 90
 SPECIFIC = 70  # an identifier that has one meaning
 TYPED = 50  # an exception type that has one meaning
@@ -70,18 +72,26 @@ class Hit:
     index: int
     line: str
     raised: Raised | None = None
+    own: OwnSign | None = None  # the site's, if it is one
 
 
-def match(lines: Sequence[str]) -> tuple[Hit, ...]:
-    """Return what the lines show, in their order. Never raises; time grows with the text and no faster."""
+def match(lines: Sequence[str], own: OwnSignatures = NONE) -> tuple[Hit, ...]:
+    """Return what the lines show, in their order. Never raises; time grows with the text and no faster.
+
+    A line that one of the site's ``own`` signatures fits is read by no other.
+    """
     lines = [clean(line) for line in lines[-MAX_LINES:]]
     raised = {exception.index: exception for exception in find(lines)}
+    ours = own.within(lines)
     hits: list[Hit] = []
     for index, line in enumerate(lines):
-        if line and not line.startswith("frame #"):  # of a C++ stack: many, and nothing is told by them
+        if (said := first(ours, line)) is not None:
+            if not said.ignored:
+                hits.append(Hit(said.name, said.cls, Role.ROOT, OWN, index, line, raised.get(index), said))
+        elif line and not line.startswith("frame #"):  # of a C++ stack: many, and nothing is told by them
             hits += _match_line(index, line, raised.get(index))
     seen = {hit.sign for hit in hits}
-    return tuple(hit for hit in hits if not _beside()[hit.sign] or _beside()[hit.sign] in seen)
+    return tuple(hit for hit in hits if hit.own or not _beside()[hit.sign] or _beside()[hit.sign] in seen)
 
 
 def words() -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from .classes import find
 from .evidence import NodeEvidence, RankExit, RoundEvidence
 from .fingerprint import fingerprint
 from .observed import Early, HookWord, Lacked, SchedulerWord, Sighting, Silence, Slow
+from .own_signatures import NONE, OwnSignatures, xids_of
 from .reading import Reading, Standing, read
 from .scene import Scene, scene_of, with_sightings
 from .waiting import Laggard, laggard
@@ -45,13 +46,13 @@ _SURE = {Standing.SCHEDULER: CERTAIN, Standing.DEVICE: CERTAIN, Standing.EXPLICI
          Standing.CRASHED: LIKELY, Standing.NETWORK: LIKELY, Standing.DISTURBED: LIKELY}  # fmt: skip
 
 
-def judge(evidence: RoundEvidence, xids: Mapping[int, Xid] | None = None) -> Verdict:
+def judge(evidence: RoundEvidence, own: OwnSignatures = NONE) -> Verdict:
     """Return the verdict on a round. Never raises; the order of ``evidence.nodes`` does not matter.
 
-    ``xids`` is the catalogue of XIDs where a site means something else by some (``xid.override``).
+    ``own`` is what the site has said of lines and XIDs of its own.
     """
     nodes = sorted(evidence.nodes, key=lambda node: (node.order, node.node))
-    readings = _readings(nodes)
+    readings, xids = _readings(nodes, own), xids_of(own)
     scenes = _scenes(nodes, readings)
     if evidence.admitted:  # whatever happened then, it was that which ended the round
         return _complete(admitted(evidence.admitted), readings, nodes, scenes, xids)
@@ -86,7 +87,7 @@ def _all_well(nodes: Sequence[NodeEvidence], readings: Sequence[Reading]) -> boo
     return bool(readings) and all(r.exit.status == 0 for r in readings) and not alarm
 
 
-def _readings(nodes: Sequence[NodeEvidence]) -> list[Reading]:
+def _readings(nodes: Sequence[NodeEvidence], own: OwnSignatures) -> list[Reading]:
     ends: list[tuple[NodeEvidence, RankExit]] = []
     for node in nodes:
         sightings = [fact for fact in node.facts if isinstance(fact, Sighting)]
@@ -94,7 +95,7 @@ def _readings(nodes: Sequence[NodeEvidence]) -> list[Reading]:
         ends += ((node, with_sightings(end, sightings) if sightings else end) for end in exits_here)
     ends.sort(key=lambda pair: (pair[0].order, pair[1].at_s, pair[0].node, pair[1].rank))
     read_ends = enumerate(ends)
-    return _aborted([read(n.node, end) if i < READ_RANKS else _unread(n.node, end) for i, (n, end) in read_ends])
+    return _aborted([read(n.node, end, own) if i < READ_RANKS else _unread(n.node, end) for i, (n, end) in read_ends])
 
 
 def _aborted(readings: list[Reading]) -> list[Reading]:
@@ -130,7 +131,10 @@ def _from_reading(order: int, r: Reading) -> Cause:
     shown = f": {short(r.line)}" if r.line else ""
     cls = find(r.cls)
     sure = _SURE.get(r.standing, GUESS) if cls.name != "killed_unknown" else GUESS
-    if r.line:
+    if r.line and r.own:
+        proof = Proof(r.own.name, who, short(r.line))
+        shown = f"{shown} ({r.own.name})"
+    elif r.line:
         proof = Proof("last lines", who, short(r.line))
     else:
         proof = Proof("exit status", who, f"{exits.words(r.exit.status)}, and no words")
@@ -153,9 +157,9 @@ def _from_reading(order: int, r: Reading) -> Cause:
     return Cause(r.standing, (order, r.exit.at_s, r.exit.rank), verdict, r, r.exit.stopping)
 
 
-def after_notice(evidence: RoundEvidence, node: str, done: bool) -> Verdict:
+def after_notice(evidence: RoundEvidence, node: str, done: bool, own: OwnSignatures = NONE) -> Verdict:
     """Return the verdict on a round of a launch that ``node`` was given notice for; ``done``: every rank exited 0."""
-    verdict = Verdict("success", "none") if done else judge(evidence)
+    verdict = Verdict("success", "none") if done else judge(evidence, own)
     if verdict.cls not in PLANNED and verdict.cls != "success":
         return verdict
     why = f"{short(node)} was given notice of a stop"

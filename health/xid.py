@@ -72,6 +72,7 @@ class Xid:
     cls: str
     role: Role
     node: str
+    own: bool = False  # the site has said what it means
 
     @property
     def application(self) -> bool:
@@ -111,10 +112,10 @@ def override(said: Mapping[int, str]) -> dict[int, Xid]:
     for code, word in said.items():
         old = lookup(code)
         if word in (Role.WATCH.value, Role.IGNORE.value):
-            table[code] = replace(old, role=Role(word), node="count" if word == Role.WATCH.value else "none")
+            table[code] = replace(old, role=Role(word), node="count" if word == Role.WATCH.value else "none", own=True)
         elif word in all_classes():
             node = "reset" if find(word).node_fault == "yes" else "count"
-            table[code] = replace(old, cls=word, role=Role.ROOT, node=node)
+            table[code] = replace(old, cls=word, role=Role.ROOT, node=node, own=True)
         else:
             raise HealthError(f"XID {code}: {word!r} is no class of failure, nor 'watch' nor 'ignore'")
     return table

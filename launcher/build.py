@@ -25,6 +25,7 @@ from .given import Given, Setting
 
 if TYPE_CHECKING:
     from ..health.exit_map import Mapped
+    from ..health.own_signatures import OwnSignatures
     from ..rendezvous.budget import Bound
 
 ParseBudget = Callable[[str], "tuple[Bound, ...]"]  # raises ValueError with a sentence
@@ -109,6 +110,7 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
             bound_restarts=restarts is not None or budget is None,
             retry_budget=() if budget is None else _budget(given.origin("retry-budget"), budget, parse_budget),
             exit_map=_exit_map(given),
+            signatures=_signatures(given),
             resume_hook=_hook(given),
             checkpoint_format=_checkpoint_format(given),
             checkpoint_args=_checkpoint_args(given),
@@ -313,6 +315,15 @@ def _exit_map(given: Given) -> tuple[Mapped, ...]:
         return parse(text)
     except ValueError as error:
         raise UsageError(f"{origin} is {text!r}: {error}; {HOW}") from None
+
+
+def _signatures(given: Given) -> OwnSignatures | None:
+    text = given.text("signatures")
+    if text is None:
+        return None
+    from . import signatures_file
+
+    return signatures_file.read(given.origin("signatures"), text)
 
 
 def _on_event(given: Given) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
@@ -21,9 +21,10 @@ from ..health.ends import Part, Unfit
 from ..health.errors import BadEvidence
 from ..health.evidence import Fact
 from ..health.layout import Kind, Place, last_attempt, places
+from ..health.own_signatures import NONE, OwnSignatures
 from ..health.verdict import judge
 from . import explain_files as files
-from . import explain_record
+from . import explain_record, signatures_file
 from . import explain_show as show
 from .errors import UsageError
 from .explain_record import decoded
@@ -41,6 +42,7 @@ class Asked:
     statuses: list[int] = field(default_factory=list[int])
     kmsg: list[Path] = field(default_factory=list[Path])
     nvml: list[Path] = field(default_factory=list[Path])
+    own: OwnSignatures = NONE
 
 
 def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -74,6 +76,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 @click.option(
     "--nvml", metavar="FILE", multiple=True, help="Facts about GPUs: JSON, one object a line (docs/explain.md)."
 )
+@click.option("--signatures", metavar="FILE", help="What lines and XIDs mean at your site (docs/signatures.md).")
 @click.option(
     "--policy", is_flag=True, help="Also show what remuster would do: retry or not, who pays, what of the node."
 )
@@ -83,10 +86,12 @@ def _explain(
     statuses: str | None,
     kmsg: tuple[str, ...],
     nvml: tuple[str, ...],
+    signatures: str | None,
     policy: bool,
     as_json: bool,
 ) -> int:
-    asked = Asked([*map(Path, paths)], _statuses(statuses), [*map(Path, kmsg)], [*map(Path, nvml)])
+    own = NONE if signatures is None else signatures_file.read("--signatures", signatures)
+    asked = Asked([*map(Path, paths)], _statuses(statuses), [*map(Path, kmsg)], [*map(Path, nvml)], own)
     found = explained(asked)
     text = json.dumps(show.plain(found, policy), indent=1) if as_json else show.words_of(found, policy)
     click.echo(text)
@@ -98,7 +103,7 @@ def explained(asked: Asked) -> show.Explanation:
     notes: list[str] = []
     chosen = _chosen(asked.paths, notes)
     earlier = [(place, path) for place, path in chosen if place.kind is Kind.RECORD]
-    texts = files.read_all(chosen)
+    texts = files.read_all(chosen, asked.own)
     for path in asked.kmsg:
         try:
             files.kernel_file(texts, path)
@@ -115,14 +120,15 @@ def explained(asked: Asked) -> show.Explanation:
             notes.append(f"{earlier[-1][1]}: it is no record of remuster's: not used")
         else:
             case, verdict = explain_record.case_of(recorded, str(earlier[-1][1]), texts.parts, asked.statuses)
-            return show.Explanation(verdict or judge(case.evidence), case, tuple(notes))
+            case = replace(case, own=asked.own)
+            return show.Explanation(verdict or judge(case.evidence, asked.own), case, tuple(notes))
     parts, said = offline.with_reports(texts.parts)
     said.pids |= texts.pids
     parts = parts or [Part(texts.kernel_files[0] if texts.kernel_files else str(asked.paths[0]))]
-    case = offline.assembled(offline.numbered(parts), asked.statuses, said, texts.kernel, more)
+    case = offline.assembled(offline.numbered(parts), asked.statuses, said, texts.kernel, more, asked.own)
     if not texts.kernel_files:
         notes.append("no kernel log was given (--kmsg): an out-of-memory kill or an XID may not be seen")
-    return show.Explanation(judge(case.evidence), case, tuple(notes))
+    return show.Explanation(judge(case.evidence, asked.own), case, tuple(notes))
 
 
 def _statuses(text: str | None) -> list[int]:

@@ -23,6 +23,7 @@ from ..health.ends import Part, Said
 from ..health.errorfile import read as read_error
 from ..health.excerpt import BUDGET, Excerpt, Signs
 from ..health.layout import Kind, Place
+from ..health.own_signatures import NONE, OwnSignatures
 from ..health.reported import pids
 
 BLOCK = 1 << 20
@@ -119,14 +120,14 @@ def blocks(file: IO[bytes]) -> Iterator[tuple[bytes, int]]:
         yield rest, number
 
 
-def read_all(places: Sequence[tuple[Place, Path]]) -> Texts:
-    """Read all files of one round. Blocks."""
+def read_all(places: Sequence[tuple[Place, Path]], own: OwnSignatures = NONE) -> Texts:
+    """Read all files of one round; lines that the site's ``own`` signatures fit are kept, too. Blocks."""
     texts = Texts()
     if len(places) == 1 and places[0][0].kind is Kind.KERNEL:  # people paste the kernel's words into a rank's, as one
         places = [(places[0][0]._replace(kind=Kind.OUTPUT), places[0][1])]
     outputs = [(place, path) for place, path in places if place.kind is Kind.OUTPUT]
     budget = max(LEAST, min(BUDGET, ALL_TEXTS // max(1, len(outputs))))
-    signs = Signs()
+    signs = Signs(own)
     for place, path in places:
         try:
             match place.kind:

@@ -177,7 +177,7 @@ def _evidence(found: Explanation) -> list[dict[str, object]]:
     shown = {(item["file"], item["line_number"]) for item in items}
     others = [end for end in case.ends if end is not root and end.status]
     for end in others[:OTHERS]:
-        reading = read(end.node, fact(end, 0.0))
+        reading = read(end.node, fact(end, 0.0), case.own)
         line = place(end.part.lines, reading.line)
         if reading.standing < Standing.INNOCENT and line is not None and (line.file, line.number) not in shown:
             role = "victim" if reading.standing > Standing.EXPLICIT else "also"

@@ -220,6 +220,14 @@ FLAGS: tuple[Flag, ...] = (
         repeat=True,
     ),
     Flag(
+        "signatures",
+        Group.RETRY,
+        "A JSON file that says what lines of your programs, and XIDs of NVIDIA's driver, mean at your site: patterns "
+        "with a class of failures (docs/signatures.md). The same on all nodes.",
+        metavar="FILE",
+        ours=True,
+    ),
+    Flag(
         "node-check",
         Group.RETRY,
         "What this node must pass before it takes part: on: GPUs and RDMA ports, where it has any; all: what is "

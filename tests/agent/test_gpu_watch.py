@@ -26,6 +26,7 @@ from remuster.agent.gpu_watch import HARD_WINDOW_S, GpuWatch
 from remuster.agent.linux import boottime
 from remuster.agent.sources import NO_DRIVER, Begun, RankHere
 from remuster.health.observed import Gpu, Lacked
+from remuster.health.own_signatures import OwnSignatures
 from remuster.rendezvous.records import Round
 
 pytestmark = pytest.mark.process
@@ -44,13 +45,19 @@ async def until(condition: Callable[[], object], what: str, within_s: float = PA
 class Scene:
     """A source with its process; ``begin`` starts a round of ranks that are this test's own process."""
 
-    def __init__(self, driver: FakeDriver, wait_s: float = 10.0, environ: Mapping[str, str] = ENV) -> None:
+    def __init__(
+        self,
+        driver: FakeDriver,
+        wait_s: float = 10.0,
+        environ: Mapping[str, str] = ENV,
+        own: OwnSignatures | None = None,
+    ) -> None:
         self.posted: list[words.Alarmed] = []
         self.driver = driver
         self.round = 0
         self._start = lambda: gpu_start.start({**environ, **driver.env}, wait_s)
         child = self._start()
-        self.watch = GpuWatch(child, {**environ, **driver.env}, self._post, self._start)
+        self.watch = GpuWatch(child, {**environ, **driver.env}, self._post, self._start, own)
         self.pid = child.pid if child is not None else 0
 
     def _post(self, event: words.Event) -> None:
@@ -177,6 +184,16 @@ async def test_no_alarm_is_raised_by_a_program_s_xid_nor_by_a_gpu_that_no_rank_u
     found, _ = await scene.gpus()
     assert scene.posted == []
     assert {n: gpu.ranks for n, gpu in found.items()} == {0: (0,), 5: (1,), 7: ()}
+
+
+async def test_an_alarm_is_raised_where_the_site_says_so(driver: FakeDriver) -> None:
+    scene = Scene(driver, own=OwnSignatures(xids=((31, "gpu_lost"), (79, "ignore"))))
+    await scene.ready()
+    scene.begin(*EIGHT)
+    await scene.xid("2 79", "3 31")
+    alarm = await scene.alarm()
+    assert "GPU 3, which rank 3 uses, has reported XID 31" in alarm.why.why
+    await scene.watch.close()
 
 
 async def test_what_the_driver_says_is_to_be_done_raises_the_alarm_when_it_is_new(scene: Scene) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from remuster.agent.kernel_lines import FIRST, LAST, Kept, Line, hard, of_record, of_text
 from remuster.health.kernel import signs
+from remuster.health.xid import override
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=7, name=python, GPU has fallen off the bus."
 
@@ -64,6 +65,14 @@ def test_hard_ones(text: str, why: str) -> None:
     said = hard(sign)
     assert why in said
     assert bool(said) == bool(why)
+
+
+def test_what_is_hard_where_a_site_says_so() -> None:
+    meanings = override({31: "gpu_lost", 79: "watch"})
+    (soft,) = signs(("NVRM: Xid (PCI:0000:3b:00): 31, pid=7, name=python, MMU Fault",))
+    (lost,) = signs((XID,))
+    assert "XID 31" in hard(soft, meanings)
+    assert hard(lost, meanings) == ""
 
 
 def test_a_storm_leaves_its_beginning_and_its_end() -> None:

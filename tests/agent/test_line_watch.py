@@ -18,6 +18,7 @@ from remuster.agent.linux import boottime
 from remuster.agent.sources import Begun, RankHere
 from remuster.health.live import LIVE
 from remuster.health.observed import Lacked, Sighting
+from remuster.health.own_signatures import OwnSign, OwnSignatures
 from remuster.health.signatures import table
 from remuster.rendezvous.records import Round
 
@@ -33,14 +34,14 @@ KEEP_SIZE, PUNCH_HOLE = 1, 2
 class Scene:
     """Two ranks' files, a watch, and what it posts."""
 
-    def __init__(self, folder: Path, window_s: float | None = 10.0) -> None:
+    def __init__(self, folder: Path, window_s: float | None = 10.0, own: OwnSignatures | None = None) -> None:
         self.events: list[words.Event] = []
         self.folder = folder
         for rank in (0, 1):
             (folder / str(rank)).mkdir()
             for name in ("stdout.log", "stderr.log"):
                 (folder / str(rank) / name).touch()
-        self.watch = LineWatch(self.events.append, window_s)
+        self.watch = LineWatch(self.events.append, window_s, own)
 
     def begin(self, n: int = 1) -> None:
         ranks = tuple(RankHere(rank, rank, 100 + rank, self.folder / str(rank), {}) for rank in (0, 1))
@@ -85,6 +86,19 @@ async def test_the_first_line_raises_the_alarm_and_stands_among_the_facts(scene:
     (seen,) = await scene.sightings()
     assert (seen.rank, seen.sign, seen.line) == (1, "nccl-timeout", TIMEOUT.strip())
     assert 0 <= seen.at_s <= event.why.at_s + 1
+
+
+async def test_the_sites_lines_stand_among_the_facts_and_raise_no_alarm(tmp_path: Path) -> None:
+    """Red when the thread's scanner is made without them; far above the last lines that are kept anyway."""
+    sign = OwnSign("SITE-42:*gave up", "fs_hang", "the site's data reader")
+    scene = Scene(tmp_path, own=OwnSignatures((sign,)))
+    scene.begin()
+    scene.write(1, "stdout", "SITE-42: reader gave up\n" + "and so on\n" * 3000)
+    await scene.until(lambda: scene.watching)
+    (seen,) = await scene.sightings()
+    assert (seen.rank, seen.sign, seen.line) == (1, "site signature: SITE-42:*gave up", "SITE-42: reader gave up")
+    assert not scene.events
+    await scene.until(lambda: not scene.watching)
 
 
 async def test_what_was_written_before_the_watch_and_what_has_no_end_is_seen(scene: Scene) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from remuster.agent.spec import Backend, Embedded, JobSpec
 from remuster.agent.terms import ELSEWHERE, terms
+from remuster.health.own_signatures import OwnSignatures
 from remuster.rendezvous.admission import Admit
 from remuster.rendezvous.budget import Bound
 from remuster.rendezvous.membership import Order, disagreement
@@ -31,6 +32,7 @@ def test_the_whole_table() -> None:
         ("--max-restarts", "3"),
         ("--retry-budget", "none"),
         ("--exit-code-map", "none"),
+        ("--signatures", "none"),
         ("--on-store-loss", "fence"),
         ("--admit", "restart"),
         ("--rank-order", "sticky"),
@@ -49,6 +51,7 @@ def test_the_whole_table() -> None:
         (replace(SPEC, max_restarts=5), "--max-restarts 3, the run (begun by node b) has 5"),
         (replace(SPEC, bound_restarts=False), "--max-restarts 3, the run (begun by node b) has none"),
         (replace(SPEC, retry_budget=(Bound("network", 2, 5400), Bound("user", 1))), "b) has network=2/90m,user=1"),
+        (replace(SPEC, signatures=OwnSignatures()), "--signatures none, the run (begun by node b) has digest "),
         (replace(SPEC, admit=Admit.NOW), "--admit restart, the run (begun by node b) has now"),
         (replace(SPEC, rank_order=Order.HOSTNAME), "--rank-order sticky, the run (begun by node b) has hostname"),
         (replace(SPEC, store_loss=StoreLoss.HOLD), "--on-store-loss fence, the run (begun by node b) has hold"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Mapping
 
@@ -54,6 +55,11 @@ def _elf(machine: int) -> bytes:
     return b"\x7fELF\x02\x01\x01" + bytes(9) + (2).to_bytes(2, "little") + machine.to_bytes(2, "little") + bytes(100)
 
 
+def _site(*classes: str) -> str:
+    signs = [{"pattern": "SITE-42", "class": cls} for cls in classes]
+    return json.dumps({"schema_version": 1, "signatures": signs})
+
+
 ROWS = (
     # --- the script ---------------------------------------------------------------------------------------------------
     Row("script-missing", "train.py --lr 1", USAGE, ("no script 'train.py'", "{folder}", "check the path")),
@@ -90,6 +96,23 @@ ROWS = (
     Row("log-dir-full", "--log-dir {disk} t.py", STORAGE, ("{disk}", "o space left", "give another --log-dir"), _full,
         unless=MOUNTS),
     Row("log-dir-name-too-long", f"--log-dir {LONG} t.py", USAGE, ("--log-dir", "name too long")),
+    # --- the site's signatures ----------------------------------------------------------------------------------------
+    Row("signatures-missing", "--signatures site.json t.py", USAGE,
+        ("--signatures 'site.json'", "there is no such file", "give a JSON file")),
+    Row("signatures-is-a-directory", "--signatures src t.py", USAGE, ("--signatures 'src'", "is no file"),
+        _folder("src")),
+    Row("signatures-is-a-pipe", "--signatures pipe t.py", USAGE, ("--signatures 'pipe'", "is no file"),
+        lambda scene: os.mkfifo(scene.folder / "pipe") or {}),
+    Row("signatures-unreadable", "--signatures site.json t.py", USAGE,
+        ("--signatures 'site.json'", "cannot be read: Permission denied"), _file("site.json", "{}", 0o200),
+        powerless=True),
+    Row("signatures-is-yaml", "--signatures site.json t.py", USAGE,
+        ("--signatures 'site.json'", "not JSON", "line 1 column 1", "docs/signatures.md"),
+        _file("site.json", "xids:\n")),
+    Row("signatures-of-no-class", "--signatures site.json t.py", USAGE,
+        ("the class of signature 1, 'gpu_lots'", "did you mean gpu_lost"), _file("site.json", _site("gpu_lots"))),
+    Row("signatures-twice", "--signatures site.json t.py", USAGE,
+        ("signatures 1 and 2 have the same pattern", "take one out"), _file("site.json", _site("fs_hang", "gpu_lost"))),
     # --- the checkpoint directory -------------------------------------------------------------------------------------
     Row("checkpoint-dir-is-a-file", "--checkpoint-dir file t.py", USAGE,
         ("--checkpoint-dir", "'file'", "not a directory"), _nowhere),

@@ -27,9 +27,9 @@ from remuster.health.observed import (
     Slow,
     Stack,
 )
+from remuster.health.own_signatures import OwnSignatures
 from remuster.health.suspicion import suspicion
 from remuster.health.verdict import Verdict, judge
-from remuster.health.xid import override
 
 TB = "Traceback (most recent call last):\n"
 KEY = TB + "KeyError: 'text'"
@@ -462,8 +462,8 @@ def test_b31_a_hardware_xid_does(code: int) -> None:
 
 def test_b31_what_a_number_means_can_be_given() -> None:
     evidence = alone(ended(0, 1, ILLEGAL), xid(31))
-    assert judge(evidence, override({31: "gpu_lost"})).cls == "gpu_lost"
-    assert judge(alone(ended(0, 7), xid(79)), override({79: "watch"})).cls == "exit_unknown"
+    assert judge(evidence, OwnSignatures(xids=((31, "gpu_lost"),))).cls == "gpu_lost"
+    assert judge(alone(ended(0, 7), xid(79)), OwnSignatures(xids=((79, "watch"),))).cls == "exit_unknown"
 
 
 def test_the_same_fault_of_a_program_has_the_same_fingerprint_on_another_gpu() -> None:

@@ -120,6 +120,13 @@ SAMPLES = {
         ["16=retry"],
         ["-10=stop", "14=gpu_lost"],
     ),
+    "signatures": (
+        "a.json",
+        "b.json",
+        lambda s: s.signatures and s.signatures.xids,
+        ((31, "watch"),),
+        ((94, "watch"),),
+    ),
     "log-limit": ("1m", "10G", lambda s: s.output.limit, 1 << 20, 10 << 30),
     "redirects": ("1", "10:3", lambda s: s.output.redirects, Streams(1), Streams(0, ((10, 3),))),
     "tee": ("0:3,1:1", "3", lambda s: s.output.tee, Streams(0, ((0, 3), (1, 1))), Streams(3)),
@@ -155,6 +162,8 @@ def test_the_line_wins_over_the_variable_and_that_over_the_default(command: Comm
     by_env, by_line, read, env_value, line_value = SAMPLES[name]
     for service in "ab":
         command.file(f"{service}.toml", f'[etcd]\nendpoints = "{service}"\n')
+    for name_, code in (("a", 31), ("b", 94)):
+        command.file(f"{name_}.json", f'{{"schema_version": 1, "xids": {{"{code}": "watch"}}}}')
     base = {"PET_RDZV_BACKEND": "etcd", "PET_RDZV_ID": "x"}
     if name in OF_STATIC:
         base = {"PET_NNODES": "2", "PET_MASTER_PORT": "7"}

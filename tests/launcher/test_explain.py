@@ -362,3 +362,61 @@ def test_text_of_strangers_moves_no_cursor(tmp_path: Path, capsys: Capture) -> N
     (tmp_path / "a.log").write_bytes(b"ValueError: \x1b[2Jx\x07\xe2\x80\xae\n")
     assert main([str(tmp_path / "a.log")], {}) == 0
     assert all(line.isprintable() for line in capsys.readouterr().out.splitlines())
+
+
+def site(folder: Path, **more: object) -> Path:
+    sign = {"pattern": "SITE-42: * gave up", "class": "fs_transient", "note": "the site's data reader"}
+    path = folder / "site.json"
+    path.write_text(json.dumps({"schema_version": 1, "signatures": [sign], **more}))
+    return path
+
+
+def test_a_sites_signatures_decide_far_up_in_a_long_log_too(tmp_path: Path, capsys: Capture) -> None:
+    (logs := tmp_path / "logs").mkdir()
+    lines = [f"step {n} loss 1.{n}" for n in range(9000)] + ["SITE-42: reader of shard 7 gave up"]
+    rank = "\n".join([*lines, *(f"waited {n} s for shard 7" for n in range(9000)), ""])
+    (logs / "rank0.log").write_text("step 8999 loss 1.0\n")
+    (logs / "rank1.log").write_text(rank)
+    assert explain(capsys, logs)["class"] == "success"
+    for more in ((), ("--exit=-15,1",)):
+        told = explain(capsys, "--signatures", site(tmp_path), *more, logs)
+        assert (told["class"], told["root_rank"], told["line_number"]) == ("fs_transient", 1, 9001)
+        assert told["evidence"][0]["source"] == "site signature: the site's data reader"
+        assert told["sentence"].endswith("gave up (site signature: the site's data reader)")
+
+
+def test_a_sites_xids_in_a_kernel_log(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "dmesg.log").write_text("NVRM: Xid (PCI:0000:3b:00): 31, pid=7, name=python, Ch 8. MMU Fault\n")
+    (tmp_path / "rank0.log").write_text("step 1\n")
+    assert explain(capsys, "--exit=1", tmp_path)["class"] == "gpu_app_fault"
+    file = site(tmp_path, xids={"31": "gpu_lost"})
+    told = explain(capsys, "--exit=1", "--signatures", file, tmp_path)
+    assert (told["class"], told["node_fault"]) == ("gpu_lost", True)
+
+
+def test_a_record_judged_again_with_a_sites_signatures(tmp_path: Path, capsys: Capture) -> None:
+    run = tmp_path / "run7_ab12cd34"
+    facts: list[dict[str, object]] = []
+    for rank in (0, 1):
+        (logs := run / "attempt_1" / str(rank)).mkdir(parents=True)
+        (logs / "stderr.log").write_text(f"SITE-42: reader {rank} gave up\n")
+        facts.append({"is": "exit", "rank": rank, "local_rank": rank, "pid": 7, "status": 1, "at_s": 1.5 + rank})
+        facts[-1]["logs"] = str(logs)
+    (run / "attempts").mkdir()
+    body = {"round": 1, "members": [{"node": "a", "slots": 2}], "verdict": {"class": "exit_unknown"}}
+    record = {**body, "evidence": [{"node": "a", "facts": facts}]}
+    (run / "attempts" / "attempt-001.json").write_text(json.dumps(record))
+    assert explain(capsys, run)["class"] == "exit_unknown"
+    told = explain(capsys, "--signatures", site(tmp_path), run)
+    assert (told["class"], told["root_rank"]) == ("fs_transient", 0)
+    assert [item["source"] for item in told["evidence"]] == [
+        "site signature: the site's data reader",
+        "also: fs_transient",
+    ]
+
+
+def test_a_file_that_holds_no_signatures_is_refused(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "a.log").write_text("x\n")
+    assert "there is no such file" in refused(capsys, "--signatures", tmp_path / "none.json", tmp_path / "a.log")
+    said = refused(capsys, "--signatures", site(tmp_path, more=1), tmp_path / "a.log")
+    assert "the file has 'more', which is not known" in said
