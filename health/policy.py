@@ -95,7 +95,7 @@ def respond(verdict: Verdict, memory: Memory, limits: Limits, facts: Facts, mapp
         kept = _count(memory if planned else replace(memory, quick=_quick(memory, facts)))
         wait = 0 if planned else _wait_s(verdict, replace(kept, row=0, backed=0), facts)
         return Response(True, "", _next(f"{free}: not charged ({count})", wait), code, kept, wait)
-    family = "rendezvous" if free else cls.family
+    family = "rendezvous" if free else payer(verdict)
     if limits.max_restarts is not None and facts.charged >= limits.max_restarts:
         used = (
             "no restarts are allowed (--max-restarts 0)" if limits.max_restarts == 0 else _used_up(limits.max_restarts)
@@ -110,6 +110,13 @@ def respond(verdict: Verdict, memory: Memory, limits: Limits, facts: Facts, mapp
     kept = Memory(mark, newest, 0, row, backed, memory.quick if planned else _quick(memory, facts))
     wait = 0 if planned else _wait_s(verdict, replace(kept, row=min(row, facts.charged + 1)), facts)
     return Response(True, family, _next(f"{why}, charged to {family}", wait), code, kept, wait)
+
+
+def payer(verdict: Verdict) -> str:
+    """Return the family that a retry is charged to: what only one node shows is that node's fault, not the program's."""
+    cls = find(verdict.cls)
+    alone = verdict.node_fault and not cls.always_node_fault
+    return "node" if alone and cls.family in ("user", "config") else cls.family
 
 
 def exit_code(verdict: Verdict) -> int:

@@ -39,7 +39,8 @@ FIRST_TIME = [
     (verdict("user_args", exception="ValueError"), False, ""),
     (verdict("user_syntax", exception="SyntaxError"), False, ""),
     (verdict("user_import", exception="ModuleNotFoundError"), False, ""),
-    (verdict("user_import", exception="ModuleNotFoundError", fault=True), True, "user"),  # on one node only
+    (verdict("user_import", exception="ModuleNotFoundError", fault=True), True, "node"),  # on one node only
+    (verdict("env_library_mismatch", exception="ImportError", fault=True), True, "node"),
     (verdict("env_library_mismatch", exception="ImportError"), False, ""),
     (verdict("user_interrupt", status=-2, exception="KeyboardInterrupt"), False, ""),
     (verdict("time_limit", status=143), False, ""),
