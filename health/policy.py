@@ -114,9 +114,7 @@ def respond(verdict: Verdict, memory: Memory, limits: Limits, facts: Facts, mapp
 
 def payer(verdict: Verdict) -> str:
     """Return the family that a retry is charged to: what only one node shows is that node's fault, not the program's."""
-    cls = find(verdict.cls)
-    alone = verdict.node_fault and not cls.always_node_fault
-    return "node" if alone and cls.family in ("user", "config") else cls.family
+    return "node" if verdict.compared else find(verdict.cls).family
 
 
 def exit_code(verdict: Verdict) -> int:

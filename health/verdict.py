@@ -226,7 +226,7 @@ def _one_node_only(evidence: RoundEvidence, readings: list[Reading], root: Cause
         mark = fingerprint(cls.name, "", "", verdict.line or exits.words(verdict.status))
         verdict = replace(verdict, cls=cls.name, family=cls.family, fingerprint=mark)
     note = f"{verdict.sentence} (seen only on {verdict.node}: its image or mounts may differ)"
-    return replace(verdict, node_fault=True, confidence=LIKELY, sentence=note)
+    return replace(verdict, node_fault=True, compared=True, confidence=LIKELY, sentence=note)
 
 
 def _complete(

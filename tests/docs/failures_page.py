@@ -154,10 +154,9 @@ def _does(cls: FailureClass) -> str:
 def _on_one_node_only(cls: FailureClass, verdict: Verdict) -> str:
     if cls.name not in ONE_NODE or cls.always_node_fault:
         return ""
-    blamed = replace(verdict, node_fault=True)
+    blamed = replace(verdict, node_fault=True, compared=True)
     paid = policy.respond(blamed, policy.Memory(), policy.Limits(None), policy.Facts()).charge
-    host = "; its host goes into quarantine" if suspicion(blamed, _SAID) else ""
-    return f". Where one node of several shows it alone, that node is to blame: it tries again, charged to {paid}{host}"
+    return f". Where one node of several shows it alone, it tries again, if it can without that node, charged to {paid}"
 
 
 def _answered(cls: FailureClass, verdict: Verdict) -> str:

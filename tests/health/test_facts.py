@@ -356,7 +356,13 @@ LEFT_EARLY: dict[str, tuple[tuple[Fact, ...], tuple[str, int]]] = {
         ("rank_hang", 1),
     ),
     "one that was behind is the better answer": (
-        (Silence(0, 5, 40.0, 30.0, "heartbeat"), ended(1, 0, at_s=10), Silence(2, 3, 40.0, 30.0, "heartbeat"), ended(0, 1, GLOO_WAIT), stopped(2)),
+        (
+            Silence(0, 5, 40.0, 30.0, "heartbeat"),
+            ended(1, 0, at_s=10),
+            Silence(2, 3, 40.0, 30.0, "heartbeat"),
+            ended(0, 1, GLOO_WAIT),
+            stopped(2),
+        ),
         ("rank_hang", 2),
     ),
     "two of one node": (
