@@ -76,7 +76,6 @@ class Response:
 def respond(verdict: Verdict, memory: Memory, limits: Limits, facts: Facts, mapped: Mapped | None = None) -> Response:
     """Return what to do about a verdict; ``mapped`` is what the user has said about the root's exit code."""
     code = exit_code(verdict)
-    cls = find(verdict.cls)
     if verdict.cls == "success":
         return _stop("all ranks are done", code, memory)
     if verdict.cls == ADMIT:  # the leader limits how often, and one must not pay for what failed before
@@ -113,7 +112,7 @@ def respond(verdict: Verdict, memory: Memory, limits: Limits, facts: Facts, mapp
 
 
 def payer(verdict: Verdict) -> str:
-    """Return the family that a retry is charged to: what only one node shows is that node's fault, not the program's."""
+    """Return the family that a retry is charged to: what one node alone shows is that node's fault, for now."""
     return "node" if verdict.compared else find(verdict.cls).family
 
 

@@ -17,7 +17,6 @@ from .compare import Suspect, silent, suspect
 from .evidence import RoundEvidence
 from .reading import Reading, Standing, Wait
 
-
 LEFT = "exit status"  # the source of what is known of a rank that left early
 
 

@@ -1,8 +1,8 @@
 """What a failure must end in, in one assertion: verdict, record, bundle, budget and node action. Not a test module.
 
-``check`` takes the place or cluster whose commands have ended, or go on, and what is expected of one attempt. All that is
-known about it comes from the files that the command left and from the store; ``keep_job`` gives a single node's job a copy
-to be read, for its store ends with it.
+``check`` takes the place or cluster whose commands have ended, or go on, and what is expected of one attempt. All that
+is known about it comes from the files that the command left and from the store; ``keep_job`` gives a single node's job
+a copy to be read, for its store ends with it.
 """
 
 from __future__ import annotations
@@ -110,9 +110,9 @@ def check_told(told: Mapping[str, Any], record: Mapping[str, Any], node: str, ex
 
 
 def check_job(place: Place, record: Mapping[str, Any], expected: Expected) -> None:
-    """Assert that what the job remembers says the same: what was spent, and who is blamed until a round runs with it."""
+    """Assert that what the job remembers says the same: what was spent, and who is blamed."""
     job = standing(place)
-    spent = {family: n for family, n in job["spent"]}
+    spent = dict(job["spent"])
     assert spent.get(expected.charged_to, 0) >= (expected.charged_to is not None), spent
     assert job["charged"] >= (expected.charged_to is not None)
     blamed, aside = dict(job["blamed"]), set(job["aside"])

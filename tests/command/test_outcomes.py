@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import signal
 
 import pytest
-from command.cluster import Cluster, Place
+from command.cluster import Place
 from command.outcome import Expected, check, keep_job
-from command.processes import until
 
 pytestmark = pytest.mark.process
 
@@ -24,7 +22,6 @@ if first:
 
 
 def test_a_plain_sigkill_is_of_unknown_origin_and_that_is_said(place: Place) -> None:
-    """Red when nothing says where the counters of the kernel are looked at (``not_of_memory``)."""
     keep_job(place)
     script = place.script("t.py", ENDS % "os.kill(os.getpid(), signal.SIGKILL)")
     node = place.command("--nproc-per-node", "2", "--max-restarts", "1", script)
@@ -81,24 +78,3 @@ def test_a_rank_that_exits_0_early_under_gloo_is_named_and_not_who_lost_it(place
     assert node.exit_code(60) == 75, node.say()
     record = check(place, Expected("rank_hang", 1, "exit status", first=(0, 2)))
     assert {victim["rank"] for victim in record["verdict"]["victims"]} <= {0, 2}
-
-
-def test_a_node_whose_lease_is_lost_is_left_out_and_checked(cluster: Cluster) -> None:
-    """Its agent stands still; a spare takes its place."""
-    for number in (2, 3, 4):
-        cluster.steady(number, "--nnodes", "2", "--max-restarts", "2")
-    first = cluster.wait_round(1, 4)
-    leads = cluster.leader().folder.name.partition("-")[2]
-    lost = next(one["REMUSTER_NODE"] for one in first.values() if one["REMUSTER_NODE"] != leads)
-    agent = next(node.agent for node in cluster.nodes if node.folder.name.endswith(f"-{lost}"))
-    os.kill(agent, signal.SIGSTOP)
-    second = cluster.wait_round(2, 4)
-    assert lost not in {one["REMUSTER_NODE"] for one in second.values()}
-    expected = Expected("node_lost", -1, "lease", "recovered", "node", "check", node=lost, without=(lost,))
-    check(cluster, expected)
-    os.kill(agent, signal.SIGCONT)
-    until(lambda: f"nodes/{lost}" in cluster.tree(), "it has joined again", show=cluster.say)
-    cluster.order("done")
-    assert [node.exit_code() for node in cluster.nodes] == [0, 0, 0], cluster.say()
-    check(cluster, expected)
-    cluster.check_left()
