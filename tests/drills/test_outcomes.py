@@ -96,7 +96,7 @@ def test_an_import_error_on_one_node_only_is_that_nodes(hosts: Hosts) -> None:
 
 def test_an_import_error_that_comes_first_on_one_node_bars_nobody(hosts: Hosts) -> None:
     """The second attempt, elsewhere, shows whose it is. Red when ``suspicion`` knows no ``compared``."""
-    late = "import os, time\nif os.environ['GROUP_RANK'] == '0': time.sleep(1)\nimport no_such_module\n"
+    late = "import os, time\nif os.environ['GROUP_RANK'] == '0': time.sleep(30)\nimport no_such_module\n"
     for number in (2, 3, 4):
         hosts.start(number, "--nnodes", "2", "--max-restarts", "5", hosts.script("t.py", late))
     assert [node.exit_code() for node in hosts.nodes] == [1, 1, 1], hosts.say()
