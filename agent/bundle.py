@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import stat
 import time
 from collections.abc import Iterable, Mapping
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..health import wire
-from ..health.evidence import Fact, RankExit
+from ..health.evidence import Fact, Fenced, GuardianDied, RankExit
 from .run_dir import make_private, random_name
 
 SCHEMA_VERSION = 1
@@ -76,7 +77,9 @@ def fill(path: Path, case: Case, facts: tuple[Fact, ...]) -> None:
 
 def _told(case: Case, facts: tuple[Fact, ...]) -> dict[str, object]:
     exits = sorted((fact for fact in facts if isinstance(fact, RankExit)), key=lambda fact: fact.at_s)
-    first = next((fact for fact in exits if fact.status and not fact.stopping), None)
+    # When the lease may be gone, or the guardian itself dies, ranks are killed: that is no end of their own.
+    killed = -signal.SIGKILL if any(isinstance(fact, (Fenced, GuardianDied)) for fact in facts) else 0
+    first = next((fact for fact in exits if fact.status not in (0, killed) and not fact.stopping), None)
     return {
         "schema_version": SCHEMA_VERSION,
         "run_id": case.run_id,

@@ -22,6 +22,7 @@ from ..health.own_signatures import NONE
 from ..health.suspicion import suspicion
 from ..health.verdict import PLANNED
 from ..rendezvous.budget import OTHERS
+from ..rendezvous.gate import Blame
 from ..rendezvous.leader_words import Conclude, Concluded, Stamps
 from ..rendezvous.records import NodeId, ResumePoint, Round
 from ..rendezvous.snapshot import Report
@@ -202,6 +203,7 @@ class Bench:
         record["newest_step"] = found.newest.step if found.newest.step >= 0 else None
         record["reached_step"] = min((pace.step for pace in paces), default=None)
         record["quarantined"] = found.barred or None
+        record["node_action"] = _node_action(made.blame, found.barred) or None
         record["bundles"] = _bundles(made.evidence.nodes) or None
         record["judged_by"] = self.node or None
         if not ask.done and made.verdict.cls not in PLANNED:  # whoever is asked to go has not failed
@@ -212,6 +214,11 @@ class Bench:
             )
             record["report"] = _bounded(report.render(case))
         return json.dumps(record, separators=(",", ":")).encode()
+
+
+def _node_action(blame: Blame, barred: str) -> str:
+    """Return what becomes of the node that is blamed, '' when none is: each of them is checked first (``gate.py``)."""
+    return "quarantine" if barred else "aside" if blame.aside else "check" if blame.check else ""
 
 
 def _bundles(nodes: tuple[NodeEvidence, ...]) -> dict[str, str]:

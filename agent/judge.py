@@ -102,7 +102,8 @@ def _blame(verdict: Verdict, mapped: Mapped | None, evidence: RoundEvidence) -> 
     elsewhere = mapped is not None and mapped.action is Action.ELSEWHERE
     if not verdict.node or not (verdict.node_fault or elsewhere):
         return NOBODY
-    return Blame(verdict.node, verdict.node_fault, elsewhere or suspicion(verdict, evidence) is True)
+    aside = elsewhere or verdict.compared or suspicion(verdict, evidence) is True
+    return Blame(verdict.node, verdict.node_fault, aside)
 
 
 def _lasted_s(ask: Conclude) -> float | None:

@@ -8,6 +8,7 @@ guardian's word alone counts for what its ranks are doing. ``agent/loop.py`` car
 from __future__ import annotations
 
 from ..health import wire
+from ..health.evidence import Fact
 from ..rendezvous import writes
 from ..rendezvous.errors import BadRecord
 from ..rendezvous.gate import blamed_for
@@ -264,7 +265,8 @@ def _report(s: NodeState, at: float, out: list[Action]) -> NodeState:
     if _undescribed(s) and "collect" not in s.pending:
         out.append(Collect(s.round, s.facts, _failed(s)))
         s = replace(s, pending=s.pending | {"collect"})
-    if s.words and _free(s, at, Kind.EVIDENCE.value, Kind.STOP.value):
+    # A stop brings the first word of it: it must not come behind the whole, and replace that.
+    if s.words and _owed_stop(s) is None and _free(s, at, Kind.EVIDENCE.value, Kind.STOP.value):
         s = _submit(s, writes.report(keys, s.own, Kind.EVIDENCE, s.round, s.words), out)
     return s
 
@@ -282,18 +284,23 @@ def _undescribed(s: NodeState) -> bool:
 
 def _stop(s: NodeState, at: float, out: list[Action]) -> NodeState:
     """R(n) → S(n), as a member whose own ranks failed or who leaves; again until something newer is seen."""
-    if s.job is None or not s.member or not _free(s, at, Kind.STOP.value):
+    owed = _owed_stop(s)
+    if s.job is None or owed is None or not _free(s, at, Kind.STOP.value):
         return s
+    cause, facts = owed
+    return _submit(s, writes.stop(s.settings.keys, s.own, s.job, cause, wire.encode(facts)), out)
+
+
+def _owed_stop(s: NodeState) -> tuple[Cause, tuple[Fact, ...]] | None:
+    """Return why the running round must be stopped by this node, with what it has to say at once; None when not."""
+    if s.job is None or not s.member:
+        return None
     n = s.job.job.round
     if s.broken is not None and s.round == n:
-        cause, facts = s.broken, s.facts
-    elif s.leaving is not None and not (s.finished and s.round == n):
-        cause = Cause("leave", s.settings.node, s.inc)
-        facts = s.facts if s.round == n else (s.leaving,)
-    else:
-        return s
-    words = wire.encode(facts)
-    return _submit(s, writes.stop(s.settings.keys, s.own, s.job, cause, words), out)
+        return s.broken, s.facts
+    if s.leaving is not None and not (s.finished and s.round == n):
+        return Cause("leave", s.settings.node, s.inc), s.facts if s.round == n else (s.leaving,)
+    return None
 
 
 def _answer(s: NodeState, at: float, out: list[Action]) -> NodeState:

@@ -48,6 +48,7 @@ class Verdict:
     fingerprint: str = ""
     victims: tuple[tuple[str, int, int], ...] = ()  # (node, rank, status)
     node_fault: bool = False
+    compared: bool = False  # all that speaks against the node is that no other showed it before it was stopped
     gpu: str = ""  # UUID of the GPU at fault, its bus where that is unknown; '' when none is
     confidence: str = CERTAIN
     evidence: tuple[Proof, ...] = ()

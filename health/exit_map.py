@@ -104,4 +104,5 @@ def reread(verdict: Verdict, mapped: Mapped) -> Verdict:
         return verdict
     cls = find(mapped.means)
     note = f"{verdict.sentence} ({how} means {cls.name} here: --exit-code-map)"
-    return replace(verdict, cls=cls.name, family=cls.family, node_fault=cls.always_node_fault, sentence=note)
+    fault = cls.always_node_fault
+    return replace(verdict, cls=cls.name, family=cls.family, node_fault=fault, compared=False, sentence=note)

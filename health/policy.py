@@ -76,7 +76,6 @@ class Response:
 def respond(verdict: Verdict, memory: Memory, limits: Limits, facts: Facts, mapped: Mapped | None = None) -> Response:
     """Return what to do about a verdict; ``mapped`` is what the user has said about the root's exit code."""
     code = exit_code(verdict)
-    cls = find(verdict.cls)
     if verdict.cls == "success":
         return _stop("all ranks are done", code, memory)
     if verdict.cls == ADMIT:  # the leader limits how often, and one must not pay for what failed before
@@ -95,7 +94,7 @@ def respond(verdict: Verdict, memory: Memory, limits: Limits, facts: Facts, mapp
         kept = _count(memory if planned else replace(memory, quick=_quick(memory, facts)))
         wait = 0 if planned else _wait_s(verdict, replace(kept, row=0, backed=0), facts)
         return Response(True, "", _next(f"{free}: not charged ({count})", wait), code, kept, wait)
-    family = "rendezvous" if free else cls.family
+    family = "rendezvous" if free else payer(verdict)
     if limits.max_restarts is not None and facts.charged >= limits.max_restarts:
         used = (
             "no restarts are allowed (--max-restarts 0)" if limits.max_restarts == 0 else _used_up(limits.max_restarts)
@@ -110,6 +109,11 @@ def respond(verdict: Verdict, memory: Memory, limits: Limits, facts: Facts, mapp
     kept = Memory(mark, newest, 0, row, backed, memory.quick if planned else _quick(memory, facts))
     wait = 0 if planned else _wait_s(verdict, replace(kept, row=min(row, facts.charged + 1)), facts)
     return Response(True, family, _next(f"{why}, charged to {family}", wait), code, kept, wait)
+
+
+def payer(verdict: Verdict) -> str:
+    """Return the family that a retry is charged to: what one node alone shows is that node's fault, for now."""
+    return "node" if verdict.compared else find(verdict.cls).family
 
 
 def exit_code(verdict: Verdict) -> int:

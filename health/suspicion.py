@@ -19,8 +19,12 @@ OWN = (*(StartError, Fenced, GuardianDied, AgentDied, Fault, Sighting, KernelLin
 def suspicion(verdict: Verdict, evidence: RoundEvidence) -> bool | None:
     """Return True when the host must not be used again, False when once may be chance, None without a suspicion.
 
-    Once is never enough where only other nodes speak against it: they may be wrong about whom they waited for.
+    Once is never enough where only other nodes speak against it: they may be wrong about whom they waited for. And that
+    they were stopped before they showed the same says nothing for other jobs: an error of the program's comes first
+    on one of its nodes, too. In this job others are taken before it, and then it is seen (``agent/judge.py``).
     """
+    if verdict.compared:
+        return None
     if not verdict.node_fault or not verdict.node or verdict.cls in UNSAID:
         return None
     if "exclude on repeat" in find(verdict.cls).action:

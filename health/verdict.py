@@ -27,7 +27,7 @@ from .observed import Early, HookWord, Lacked, SchedulerWord, Sighting, Silence,
 from .own_signatures import NONE, OwnSignatures, xids_of
 from .reading import Reading, Standing, read
 from .scene import Scene, scene_of, with_sightings
-from .waiting import Laggard, laggard
+from .waiting import LEFT, Laggard, laggard, left_early
 from .xid import Xid
 
 __all__ = ["ADMIT", "LEAVE", "NOTICE", "PLANNED", "Proof", "Verdict", "after_notice", "judge"]
@@ -72,10 +72,11 @@ def judge(evidence: RoundEvidence, own: OwnSignatures = NONE) -> Verdict:
     if root is None:
         return replace(_nothing(evidence, readings), lacked=_lacked(nodes))
     if root.standing in (Standing.WAITED, Standing.CRIED):
-        found = laggard(evidence, readings, [b for scene in scenes for b in causes_host.blocked(scene)])
-        root = (
-            _named(root, found) if found and root.standing is Standing.WAITED else _after_an_early_end(readings, root)
-        )
+        blocked = [b for scene in scenes for b in causes_host.blocked(scene)]
+        found = laggard(evidence, readings, blocked) if root.standing is Standing.WAITED else None
+        if found is None or found.confidence == GUESS:
+            found = left_early(readings) or found
+        root = _named(root, found) if found else _after_an_early_end(readings, root)
     verdict = _with_rank(evidence, readings, _one_node_only(evidence, readings, root))
     verdict = causes_host.not_of_memory(verdict, scenes)
     return _complete(verdict, readings, nodes, scenes, xids)
@@ -175,12 +176,12 @@ def _beats_leave(root: Cause | None, leave: Cause) -> bool:
 
 
 def _named(root: Cause, found: Laggard) -> Cause:
-    """All that the ranks say is that they waited: name the one that they waited for."""
-    r, cls = found.reading, find("rank_hang")
+    """All that the ranks say is that they waited, or lost somebody: name the one that they missed."""
+    r, cls, how = found.reading, find("rank_hang"), "left early" if found.source == LEFT else "hung"
     verdict = replace(
         root.verdict, cls=cls.name, family=cls.family, node=found.node, rank=found.rank,
         local_rank=r.exit.local_rank if r else -1, own_exit=False, status=r.exit.status if r else 0,
-        sentence=f"rank {found.rank} on {found.node} hung: {found.why}", node_fault=cls.always_node_fault,
+        sentence=f"rank {found.rank} on {found.node} {how}: {found.why}", node_fault=cls.always_node_fault,
         fingerprint=fingerprint(cls.name, "", r.frame if r else "", root.verdict.line), confidence=found.confidence,
         evidence=(Proof(found.source, f"rank {found.rank} on {found.node}", found.why), *root.verdict.evidence),
     )  # fmt: skip
@@ -229,7 +230,7 @@ def _one_node_only(evidence: RoundEvidence, readings: list[Reading], root: Cause
         mark = fingerprint(cls.name, "", "", verdict.line or exits.words(verdict.status))
         verdict = replace(verdict, cls=cls.name, family=cls.family, fingerprint=mark)
     note = f"{verdict.sentence} (seen only on {verdict.node}: its image or mounts may differ)"
-    return replace(verdict, node_fault=True, confidence=LIKELY, sentence=note)
+    return replace(verdict, node_fault=True, compared=True, confidence=LIKELY, sentence=note)
 
 
 def _complete(

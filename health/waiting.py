@@ -3,7 +3,8 @@
 In order: the ranks that the others name; the one that had enqueued or completed least, as torch's flight recorder left
 it; the one with the lowest sequence number in its last lines (or of those equal, that has enqueued least); the one
 whose process does not run; the one whose stack is elsewhere; the one that is stuck in the kernel; the one that is
-silent for longest; the only rank that neither waited nor failed. With more than one left, nobody is blamed.
+silent for longest; the only rank that neither waited nor failed. With more than one left, nobody is blamed. A rank that
+exited 0 while the others went on (``left_early``) is a better answer than the last of these.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from .causes import GUESS, LIKELY
 from .compare import Suspect, silent, suspect
 from .evidence import RoundEvidence
 from .reading import Reading, Standing, Wait
+
+LEFT = "exit status"  # the source of what is known of a rank that left early
 
 
 class Laggard(NamedTuple):
@@ -61,6 +64,24 @@ def laggard(evidence: RoundEvidence, readings: list[Reading], blocked: Sequence[
         why = "the others waited for it until their time ran out; it said nothing"
         return named(left[0], why, "silence", GUESS)
     return None
+
+
+def left_early(readings: Sequence[Reading]) -> Laggard | None:
+    """Return the rank that exited 0 while others went on and needed it, None when nobody did or several nodes' ranks.
+
+    Where more have left than went on, it may as well be these that did a step too many: then nobody is named.
+    """
+    gone = [r for r in readings if r.exit.status == 0 and not r.exit.stopping]
+    rest = [r for r in readings if r.exit.status != 0 or r.exit.stopping]
+    if not gone or len(gone) > len(rest) or len({r.node for r in gone}) > 1:
+        return None
+    first = min(gone, key=lambda r: (r.exit.at_s, r.exit.rank))
+    failed = [r.exit.at_s for r in rest if r.node == first.node and not r.exit.stopping]
+    if failed and min(failed) < first.exit.at_s:  # of other nodes' clocks nothing is known
+        return None
+    more = f"; so did {len(gone) - 1} more of its node" if len(gone) > 1 else ""
+    why = f"it exited 0 while the others went on{more}"
+    return Laggard(first.node, first.exit.rank, why, LEFT, LIKELY, first)
 
 
 def _ranks(evidence: RoundEvidence) -> Iterator[tuple[int, str]]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from remuster.agent import bundle, testimony
-from remuster.health.evidence import Fact, RankExit
+from remuster.health.evidence import Fact, Fenced, GuardianDied, RankExit
 from remuster.health.observed import Bundle, KernelLine, Lacked
 
 FACTS = (
@@ -52,6 +52,15 @@ def test_it_tells_who_ended_first_and_how_all_ended(tmp_path: Path, case: bundle
     assert told["exit_codes"] == {"4": 1, "5": -6, "6": -15}
     assert [fact["is"] for fact in told["facts"]] == ["exit", "exit", "exit", "kernel"]
     assert set(read(kept / "node.json")) >= {"memory", "disks", "load", "kernel", "uptime_s"}
+
+
+@pytest.mark.parametrize("fact", [Fenced(9.0), GuardianDied(9.0)])
+@pytest.mark.parametrize(("before", "first"), [((), None), ((RankExit(5, 1, 12, 3, 1.0),), 5)])
+def test_ranks_that_were_killed_with_their_lease_did_not_end_by_themselves(
+    tmp_path: Path, case: bundle.Case, fact: Fact, before: tuple[Fact, ...], first: int | None
+) -> None:
+    told = read(keep(tmp_path, case, (*before, RankExit(4, 0, 11, -9, 8.9), fact)) / "evidence.json")
+    assert (told["first_abnormal"] or {"rank": None})["rank"] == first
 
 
 def test_it_holds_what_the_ranks_wrote_and_nothing_for_what_is_empty(tmp_path: Path, case: bundle.Case) -> None:

@@ -234,6 +234,22 @@ def test_a_stop_is_tried_again_while_the_round_runs() -> None:
     assert said(out) == ["stop(3)"]
 
 
+def test_a_stop_that_is_tried_again_does_not_replace_what_was_collected_meanwhile() -> None:
+    """Its bytes are the first word alone, under the same key. Seen where etcd took a second to answer."""
+    state, out = run(in_round(), words.FencedHere(110.0, Round(3), INC))
+    assert said(out) == ["acknowledgefence", "collect", "stop(3)"]
+    state, out = run(state, words.Collected(110.5, Round(3), b"words"))
+    assert out == []
+    state, out = run(state, words.Wrote(112.0, Kind.STOP, Round(3), INC, None))
+    state, out = run(state, words.Rereading(112.3, True, 30, kv(MEETING, 10), own(3), LEADER))
+    assert said(out) == ["stop(3)"]
+    stopping = replace(STOPPING, cause=Cause("fenced", ME, INC))
+    state, out = run(state, ok(112.4, Kind.STOP, 3, kv(stopping, 31)))
+    assert said(out) == ["evidence(3)"]
+    _, out = run(state, ok(112.5, Kind.EVIDENCE, 3))
+    assert said(out) == ["ready(4)"]
+
+
 def test_a_stop_that_came_too_late_leaves_it_at_that() -> None:
     state, _ = run(in_round(), words.FencedHere(110.0, Round(3), INC))
     late = TxnResult(False, 30, (Range((kv(STOPPING, 12),), 30),))

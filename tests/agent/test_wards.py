@@ -144,7 +144,6 @@ async def test_a_store_that_does_not_answer_holds_nothing_up() -> None:
         ("ib_link_error", "a", True, False),
         ("gpu_nvlink", "a", True, False),
         ("gpu_lost", "", True, None),
-        ("user_import", "a", True, True),  # on one node only: its image differs
         ("user_import", "a", False, None),
         ("node_lost", "a", True, None),
         ("killed_unknown", "a", True, None),
@@ -155,6 +154,14 @@ def test_which_verdicts_speak_against_a_host(cls: str, node: str, fault: bool, e
     own = NodeEvidence("a", (RankExit(0, 0, 4711, 1, 9.0),))
     round_ = RoundEvidence(1, (own, NodeEvidence("b", (RankExit(1, 0, 4712, 1, 9.0),))), (("a", 1), ("b", 1)))
     assert suspicion(Verdict(cls, "x", node=node, node_fault=fault), round_) is expected
+
+
+def test_that_no_other_node_showed_it_speaks_against_no_host() -> None:
+    """The others were stopped: an error that all would have shown comes first on one of them, too."""
+    own = NodeEvidence("a", (RankExit(0, 0, 4711, 1, 9.0),))
+    round_ = RoundEvidence(1, (own, NodeEvidence("b", (RankExit(1, 0, 4712, -15, 9.1, True),))), (("a", 1), ("b", 1)))
+    verdict = Verdict("user_import", "user", node="a", node_fault=True, compared=True)
+    assert suspicion(verdict, round_) is None
 
 
 @pytest.mark.parametrize(

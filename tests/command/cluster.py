@@ -287,10 +287,14 @@ class Cluster(Place):
 
     def tree(self) -> dict[str, bytes]:
         """Return all keys of the run, without their prefix."""
-        start, end = (base64.b64encode(key.encode()).decode() for key in (self.prefix, prefix_end(self.prefix)))
+        return self.keys(self.prefix)
+
+    def keys(self, prefix: str) -> dict[str, bytes]:
+        """Return all keys that begin with ``prefix``, without it."""
+        start, end = (base64.b64encode(key.encode()).decode() for key in (prefix, prefix_end(prefix)))
         found = self.etcd.post("kv/range", {"key": start, "range_end": end}).get("kvs", [])
         pairs = ((base64.b64decode(kv["key"]).decode(), base64.b64decode(kv.get("value", ""))) for kv in found)
-        return {key.removeprefix(self.prefix): value for key, value in pairs}
+        return {key.removeprefix(prefix): value for key, value in pairs}
 
     def records(self) -> dict[int, dict[str, Any]]:
         """Return the attempt records in the store, by round."""

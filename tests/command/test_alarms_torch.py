@@ -6,6 +6,7 @@ import signal
 
 import pytest
 from command.cluster import Place
+from command.outcome import Expected, check, keep_job
 
 pytestmark = pytest.mark.process
 
@@ -28,13 +29,12 @@ time.sleep(600)
 @pytest.mark.drill
 def test_b26_a_wait_over_gloo_that_ran_out_in_a_living_rank_ends_the_round(place: Place) -> None:
     """The rank that reports first is a victim: the one that is silent is named."""
+    keep_job(place)
     node = place.command("--nproc-per-node", "2", "--alarm-window", "1", place.script("t.py", WAITS))
     assert node.exit_code(60) == 75, node.say()
-    (record,) = node.records()
-    assert record["verdict"]["family"] == "hang"
+    record = check(place, Expected("rank_hang", 1, "last lines"))
     (early,) = (fact for one in record["evidence"] for fact in one["facts"] if fact["is"] == "early")
     assert (early["rank"], early["sign"]) == (0, "gloo-timeout")
-    assert record["verdict"]["rank"] == 1, record["verdict"]
 
 
 # The threads of the process group are still there when the interpreter ends.
@@ -52,11 +52,10 @@ for step in range(10000):
 @pytest.mark.drill
 def test_b27_a_users_exception_under_gloo_is_the_users_however_the_rank_ends(place: Place) -> None:
     """Rank 1 ends with SIGABRT or with 1, as its threads have it: the traceback decides."""
+    keep_job(place)
     node = place.command("--nproc-per-node", "2", place.script("t.py", RAISES))
     code = node.exit_code(60)
-    (record,) = node.records()
-    verdict = record["verdict"]
-    assert (verdict["class"], verdict["family"], verdict["rank"]) == ("user_exception", "user", 1), verdict
+    record = check(place, Expected("user_exception", 1, "last lines", first=(1,)))
     assert code in (1, 128 + signal.SIGABRT), node.say()
     assert "ValueError: boom" in record["report"]
 
@@ -76,7 +75,8 @@ time.sleep(600)
 
 
 def test_b27_an_abort_after_a_traceback_is_the_users(place: Place) -> None:
+    keep_job(place)
     node = place.command("--nproc-per-node", "2", place.script("t.py", ABORTS))
     assert node.exit_code() == 128 + signal.SIGABRT, node.say()
-    (record,) = node.records()
-    assert (record["verdict"]["class"], record["verdict"]["rank"]) == ("user_exception", 1)
+    record = check(place, Expected("user_exception", 1, "last lines", first=(1,)))
+    assert record["exit_codes"]["1"] == -signal.SIGABRT

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from command.cluster import Node, Place
+from command.outcome import Expected, check, keep_job
 from command.processes import alive, children, read, until
 from fake_nvml.driver import FakeDriver, uuid
 
@@ -78,6 +79,7 @@ def test_a_gpu_that_is_of_no_use_ends_the_round_while_its_rank_waits(
     place: Place, driver: FakeDriver, lines: tuple[str, ...], xid: int, recovery: int, cls: str
 ) -> None:
     """Red when the alarm is not raised: the ranks would wait for ever."""
+    keep_job(place)
     node = place.command(
         *("--nproc-per-node", "2", "--max-restarts", "1", place.script("t.py", WAITS), place.desk), env=driver.env
     )
@@ -99,26 +101,25 @@ def test_a_gpu_that_is_of_no_use_ends_the_round_while_its_rank_waits(
     assert (gpu["uuid"], gpu["ranks"], [code for code, _ in gpu["xids"]]) == (uuid(1), [1], [xid])
     assert (gpu["recovery"], gpu["lost"]) == (recovery, xid == 79)
     assert gpu["xids"][0][1] - 0.002 <= early["at_s"] < gpu["xids"][0][1] + 5
-    judged = first["verdict"]
-    assert (judged["class"], judged["family"], judged["rank"], judged["node_fault"]) == (cls, "hardware", 1, True)
+    check(place, Expected(cls, 1, "nvml", "recovered", "hardware", "aside"))
 
 
 @pytest.mark.parametrize(("xid", "cls"), [(94, "gpu_ecc_contained"), (31, "gpu_app_fault"), (45, "gpu_app_fault")])
 def test_an_xid_that_its_program_ends_of_is_in_the_record(place: Place, driver: FakeDriver, xid: int, cls: str) -> None:
     """What rank 1 wrote of its end says the rest; 45 only follows from that."""
+    keep_job(place)
     node = place.command("--nproc-per-node", "2", place.script("t.py", FAILS), place.desk, env=driver.env)
     listening(place, node, 2)
     driver.tell(f"xid 1 {xid}", "set 1 ecc_volatile_uncorrected 1", "xid 7 13")
     until(lambda: len(driver.delivered()) == 2, "both are heard")
     (place.desk / "fail").touch()
     node.exit_code()
-    (record,) = node.records()
+    record = check(place, Expected(cls, 1, "last lines" if xid == 45 else "nvml", first=(1,)))
     assert facts(record, "early") == []
     ours, other = facts(record, "gpu")
     assert (ours["ranks"], [code for code, _ in ours["xids"]]) == ([1], [xid])
     assert ours["counters"] == [["ecc_uncorrected", 1]]
     assert (other["number"], other["ranks"]) == (7, [])
-    assert (record["verdict"]["class"], record["verdict"]["rank"]) == (cls, 1)
     assert "no evidence from" not in node.err
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from command.cluster import Cluster, Place
+from command.outcome import Expected, check, keep_job
 from command.processes import alive, until
 
 pytestmark = pytest.mark.process
@@ -51,9 +52,10 @@ def script(place: Place, lost: int) -> tuple[Any, ...]:
 
 
 def test_a_rank_that_hangs_ends_the_round_and_stands_in_the_record(place: Place) -> None:
+    keep_job(place)
     node = place.command("--nproc-per-node", "3", "--hang-timeout", "1", *script(place, 1))
     assert node.exit_code() == 75, node.say()
-    (record,) = node.records()
+    record = check(place, Expected("rank_hang", 1, "stacks"))
     silent = {fact["rank"]: fact for fact in facts(record, "silence")}
     assert set(silent) == {0, 1, 2}
     assert {fact["step"] for fact in silent.values()} == {5}
@@ -65,15 +67,15 @@ def test_a_rank_that_hangs_ends_the_round_and_stands_in_the_record(place: Place)
     assert {fact["by"] for fact in stacks.values()} <= {"faulthandler", "py-spy"}
     assert stacks[1]["frames"][0].endswith(" load_a_sample")
     assert all(any(frame.endswith(" all_reduce") for frame in stacks[rank]["frames"]) for rank in (0, 2))
-    verdict = record["verdict"]
-    assert (verdict["family"], verdict["rank"]) == ("hang", 1), verdict
 
 
 def test_the_job_goes_on_after_a_hang(place: Place) -> None:
+    keep_job(place)
     args = ("--nproc-per-node", "2", "--hang-timeout", "1", "--max-restarts", "1")
     node = place.command(*args, *script(place, 0))
     assert node.exit_code() == 0, node.say()
     assert [record["state"] for record in node.records()] == ["recovered", "done"]
+    check(place, Expected("rank_hang", 0, "stacks", "recovered", "hang"))
 
 
 def test_ranks_that_say_no_steps(place: Place) -> None:
@@ -101,14 +103,12 @@ def test_on_two_nodes_the_first_alarm_ends_the_round_and_both_look(cluster: Clus
     args = ("--nnodes", "2", "--nproc-per-node", "2", "--hang-timeout", "2")
     nodes = [cluster.start(number, *args, *script(cluster, 3)) for number in (2, 3)]
     assert [node.exit_code() for node in nodes] == [75, 75], cluster.say()
-    record = nodes[0].records()[0]
+    record = check(cluster, Expected("rank_hang", 3, "stacks"))
     assert {fact["rank"] for fact in facts(record, "silence")} == {0, 1, 2, 3}
     stacks = {fact["rank"]: fact["frames"] for fact in facts(record, "stack")}
     assert set(stacks) == {0, 1, 2, 3}
     (lost,) = (rank for rank, frames in stacks.items() if frames[0].endswith(" load_a_sample"))
     assert lost == 3
-    verdict = record["verdict"]
-    assert (verdict["family"], verdict["rank"]) == ("hang", 3), verdict
 
 
 # Rank 1 never enters the third all_reduce; it writes torch's flight recorder down when the launcher's signal comes.
@@ -142,29 +142,26 @@ train()
 """
 
 
-def torch_job(place: Place, timeout_s: float, *args: str) -> dict[str, Any]:
+def torch_job(place: Place, source: str, first: tuple[int, ...], timeout_s: float, *args: str) -> dict[str, Any]:
     pytest.importorskip("torch")
+    keep_job(place)
     env = {"TORCH_FR_BUFFER_SIZE": "100", "TORCH_FR_DUMP_TEMP_FILE": f"{place.desk}/rank_"}
     node = place.command("--nproc-per-node", "3", *args, place.script("t.py", TORCH), str(timeout_s), env=env)
     assert node.exit_code(60.0) == 75, node.say()
-    (record,) = node.records()
-    return record
+    return check(place, Expected("rank_hang", 1, source, first=first))
 
 
 @pytest.mark.drill
 def test_a_rank_that_never_enters_a_collective_is_named_by_its_stack(place: Place) -> None:
-    record = torch_job(place, 600, "--hang-timeout", "3")
+    record = torch_job(place, "stacks", (), 600, "--hang-timeout", "3")
     stacks = {fact["rank"]: " ".join(fact["frames"]) for fact in facts(record, "stack")}
     assert {rank: "all_reduce" in frames for rank, frames in stacks.items()} == {0: True, 1: False, 2: True}
     assert " elsewhere" in stacks[1]
     (position,) = facts(record, "position")  # of the one that could still run a handler
     assert (position["rank"], position["group"], position["enqueued"]) == (1, "0(default_pg)", 2)
-    verdict = record["verdict"]
-    assert (verdict["family"], verdict["rank"]) == ("hang", 1), verdict
 
 
 @pytest.mark.drill
 def test_a_rank_that_others_have_waited_for_until_they_timed_out_is_named(place: Place) -> None:
     """The others' timeout comes before what is computed from the steps."""
-    verdict = torch_job(place, 3)["verdict"]
-    assert (verdict["family"], verdict["rank"]) == ("hang", 1), verdict
+    torch_job(place, "last lines", (0, 2), 3)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from command.cluster import Node, Place
+from command.outcome import Expected, check, keep_job
 from command.processes import until
 
 pytestmark = pytest.mark.process
@@ -26,6 +27,7 @@ os.kill(os.getpid(), signal.SIGABRT)
 
 def started(place: Place, *line: str | Path) -> tuple[Node, Path]:
     """Start a rank under a kernel log that is a pipe; return both once the pipe is read."""
+    keep_job(place)
     pipe = place.folder / "kernel-log"
     os.mkfifo(pipe)
     node = place.command("--kernel-log", pipe, *line, place.script("t.py", STANDS), place.desk)
@@ -60,9 +62,7 @@ def test_a_hard_line_ends_a_round_whose_ranks_live(place: Place, code: int, text
     node, pipe = started(place)
     write(pipe, XID % (code, text))
     assert node.exit_code() == 75, node.say()
-    (record,) = node.records()
-    verdict = record["verdict"]
-    assert (verdict["class"], verdict["family"]) == (cls, "hardware")
+    record = check(place, Expected(cls, 0, "kernel log", action="aside"))
     assert kernel_lines(record) == [(XID % (code, text)).partition("] ")[2].strip()]
 
 
@@ -80,9 +80,9 @@ def test_a_line_that_ranks_survive_explains_their_end(place: Place, code: int, t
     write(pipe, XID % (code, text))
     (place.desk / "die").touch()
     node.exit_code()
-    (record,) = node.records()
+    source, action = ("kernel log", "aside") if code == 154 else ("exit status" if code == 45 else "kernel log", None)
+    record = check(place, Expected(cls, 0, source, action=action, first=(0,)))
     assert len(kernel_lines(record)) == 1
-    assert record["verdict"]["class"] == cls, record["verdict"]
 
 
 def test_none_reads_no_log_and_lacks_none(place: Place) -> None:

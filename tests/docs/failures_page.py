@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 
 from remuster.health import exits, kernel, policy, words, xid
 from remuster.health.classes import FailureClass, all_classes
 from remuster.health.evidence import NodeEvidence, RankExit, RoundEvidence
 from remuster.health.signatures import Role, Signature, table
 from remuster.health.suspicion import suspicion
-from remuster.health.verdict import Verdict
+from remuster.health.verdict import ONE_NODE, Verdict
 
 MOST_SIGNS = 6
 EXAMPLE = 110  # characters
@@ -118,7 +119,7 @@ ALSO = {
     "killed_unknown": "SIGKILL or SIGTERM that nobody owns up to: no OOM counter rose, no kernel line names the pid",
     "node_lost": "a lease that ran out without a word, or a node that fenced itself",
     "rank_hang": "the rank that all others waited for: the lowest sequence number, one that is elsewhere by its stack or its "
-    "flight recorder, or silence that is longer than the run's own steps allow",
+    "flight recorder, silence that is longer than the run's own steps allow, or exit status 0 while the others went on",
     "rdzv_lost": "all nodes lost their leases at once",
 }
 
@@ -147,6 +148,18 @@ _SAID = RoundEvidence(1, (NodeEvidence("node", (RankExit(0, 0, 1, 1, 1.0),)),), 
 def _does(cls: FailureClass) -> str:
     """Say what the policy answers to a first failure of the class, when restarts are allowed."""
     verdict = Verdict(cls.name, cls.family, "node", 0, node_fault=cls.always_node_fault, status=1, fingerprint="x")
+    return _answered(cls, verdict) + _on_one_node_only(cls, verdict)
+
+
+def _on_one_node_only(cls: FailureClass, verdict: Verdict) -> str:
+    if cls.name not in ONE_NODE or cls.always_node_fault:
+        return ""
+    blamed = replace(verdict, node_fault=True, compared=True)
+    paid = policy.respond(blamed, policy.Memory(), policy.Limits(None), policy.Facts()).charge
+    return f". Where one node of several shows it alone, it tries again, if it can without that node, charged to {paid}"
+
+
+def _answered(cls: FailureClass, verdict: Verdict) -> str:
     answer = policy.respond(verdict, policy.Memory(), policy.Limits(None), policy.Facts())
     once = suspicion(verdict, _SAID)
     if not answer.retry:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from command.cluster import COMMAND, Node, Place
+from command.outcome import Expected, check, keep_job
 from command.processes import until
 from small_disk import fill, small_disk
 
@@ -51,6 +52,7 @@ LARGE = "return torch.zeros(8 << 20)"
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
     made = Place(tmp_path / "place")
+    keep_job(made)
     yield made
     made.close()
 
@@ -89,8 +91,7 @@ def test_b30_a_rank_killed_for_memory_is_said_with_numbers(place: Place, cgroup:
     script = place.script("t.py", EATS)
     node = inside(place, cgroup, 400, "--nproc-per-node", "2", "--kernel-log", kernel_log, script, place.desk, "1")
     assert node.exit_code() == 137, node.say()
-    found = verdict(node)
-    assert (found["class"], found["rank"]) == ("host_oom", 1), found
+    found = check(place, Expected("host_oom", 1, "cgroup", first=(1,)))["verdict"]
     assert "1 out-of-memory kill counted for all ranks here (limit 400 MiB, peak 400 MiB)" in found["sentence"]
     named = any(proof["source"] == "kernel log" for proof in found["evidence"])
     assert named == (kernel_log != "none")
@@ -99,8 +100,7 @@ def test_b30_a_rank_killed_for_memory_is_said_with_numbers(place: Place, cgroup:
 def test_b30_a_data_worker_killed_for_memory(place: Place, cgroup: Path) -> None:
     node = inside(place, cgroup, 900, place.script("t.py", LOADER % HUNGRY))
     assert node.exit_code(60.0) != 0, node.say()
-    found = verdict(node)
-    assert (found["class"], found["rank"]) == ("host_oom", 0), found
+    found = check(place, Expected("host_oom", 0, "cgroup", first=(0,)))["verdict"]
     assert "lost a data worker" in found["sentence"]
     assert "limit 900 MiB" in found["sentence"]
 
@@ -112,8 +112,8 @@ def test_b30_a_kill_by_somebody_is_not_taken_for_memory(place: Place) -> None:
     pid = until(lambda: node.ranks().get(1), "there is a rank 1", show=node.say)
     os.kill(pid, signal.SIGKILL)
     assert node.exit_code() == 137, node.say()
-    found = verdict(node)
-    assert (found["class"], found["rank"], found["confidence"]) == ("killed_unknown", 1, "guess"), found
+    found = check(place, Expected("killed_unknown", 1, "cgroup", first=(1,)))["verdict"]
+    assert found["confidence"] == "guess"
     assert found["sentence"].endswith("; the kernel counted no kill for want of memory")
 
 
@@ -140,7 +140,7 @@ def test_shared_memory_is_full(place: Place) -> None:
     node = Node(folder, ("--log-dir", str(folder / "logs"), script), place.env, place.folder, program=small)
     place.nodes.append(node)
     assert node.exit_code(60.0) != 0, node.say()
-    assert verdict(node)["class"] == "shm_exhausted", verdict(node)
+    check(place, Expected("shm_exhausted", 0, "last lines", first=(0,)))
 
 
 def test_the_disk_of_a_checkpoint_is_full(place: Place) -> None:
@@ -149,4 +149,4 @@ def test_the_disk_of_a_checkpoint_is_full(place: Place) -> None:
         fill(disk)
         node = place.command(place.script("t.py", text), disk / "state.pt")
         assert node.exit_code() != 0, node.say()
-    assert verdict(node)["class"] in ("disk_full_local", "disk_full_or_io"), verdict(node)
+    check(place, Expected("disk_full_or_io", 0, "last lines", first=(0,)))

@@ -344,12 +344,55 @@ def test_words() -> None:
     assert "b: mlx5_2 port 1 is ACTIVE, symbol_error +3" in v.unused
 
 
-def test_who_left_early_is_named() -> None:
-    waited = judge(round_of((ended(0, 1, GLOO_WAIT), ended(1, 0, at_s=10))))
-    assert waited.sentence.endswith("(rank 1 on a had exited 0 before)")
-    cried = judge(round_of((ended(0, 1, GLOO), ended(1, 0, at_s=10))))
-    assert (cried.cls, cried.rank) == ("peer_lost", 0)
-    assert cried.sentence.endswith("(rank 1 on a had exited 0 before)")
+LEFT_EARLY: dict[str, tuple[tuple[Fact, ...], tuple[str, int]]] = {
+    "others wait until their time runs out": ((ended(0, 1, GLOO_WAIT), ended(1, 0, at_s=10)), ("rank_hang", 1)),
+    "others lose it": ((ended(0, 1, GLOO, at_s=20), ended(1, 0, at_s=10)), ("rank_hang", 1)),
+    "others stand until the round is ended": (
+        (stopped(0), ended(1, 0, at_s=10), stopped(2), Early(60, 0, "no rank has written", "silence")),
+        ("rank_hang", 1),
+    ),
+    "a guess of who was waited for is weaker": (
+        (ended(0, 1, GLOO_WAIT), ended(1, 0, at_s=10), stopped(2)),
+        ("rank_hang", 1),
+    ),
+    "one that was behind is the better answer": (
+        (
+            Silence(0, 5, 40.0, 30.0, "heartbeat"),
+            ended(1, 0, at_s=10),
+            Silence(2, 3, 40.0, 30.0, "heartbeat"),
+            ended(0, 1, GLOO_WAIT),
+            stopped(2),
+        ),
+        ("rank_hang", 2),
+    ),
+    "two of one node": (
+        (ended(0, 1, GLOO), ended(1, 0, at_s=10), ended(2, 0, at_s=9), stopped(3)),
+        ("rank_hang", 2),
+    ),
+    "more have left than went on": ((ended(0, 1, GLOO), ended(1, 0, at_s=10), ended(2, 0, at_s=9)), ("peer_lost", 0)),
+    "it left when another had failed": ((ended(0, 1, GLOO, at_s=5), ended(1, 0, at_s=10)), ("peer_lost", 0)),
+    "an exception says what it was": ((ended(0, 1, KEY), ended(1, 0, at_s=10)), ("user_data_error", 0)),
+}
+
+
+@pytest.mark.parametrize("case", LEFT_EARLY)
+def test_who_left_early_is_named(case: str) -> None:
+    facts, expected = LEFT_EARLY[case]
+    v = judge(round_of(facts, slots=sum(isinstance(fact, RankExit) for fact in facts)))
+    assert (v.cls, v.rank) == expected, v
+    if v.status == 0:
+        more = "; so did 1 more of its node" if case.startswith("two") else ""
+        left = "" if v.rank == 2 and not more else f"left early: it exited 0 while the others went on{more}"
+        assert v.sentence.endswith(left)
+    elif v.cls == "peer_lost":
+        assert "had exited 0 before)" in v.sentence
+
+
+def test_ranks_of_two_nodes_that_left_early_are_not_named() -> None:
+    """Whose end was the first nobody can say: their clocks are not compared."""
+    v = judge(round_of((ended(0, 1, GLOO), ended(1, 0, at_s=10)), (stopped(2), ended(3, 0, at_s=9))))
+    assert (v.cls, v.rank) == ("peer_lost", 0)
+    assert "had exited 0 before)" in v.sentence
 
 
 def test_a_crash_is_shown_with_the_library() -> None:

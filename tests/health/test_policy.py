@@ -12,11 +12,29 @@ NEVER_YET = Memory()
 
 
 def verdict(
-    cls: str, *, status: int = 1, exception: str = "", own: bool = True, mark: str = "m", fault: bool = False
+    cls: str,
+    *,
+    status: int = 1,
+    exception: str = "",
+    own: bool = True,
+    mark: str = "m",
+    fault: bool = False,
+    alone: bool = False,
 ) -> Verdict:
     family = "none" if cls in PLANNED else find(cls).family
     return Verdict(
-        cls, family, "a", 0, 0, status, "s", exception=exception, own_exit=own, fingerprint=mark, node_fault=fault
+        cls,
+        family,
+        "a",
+        0,
+        0,
+        status,
+        "s",
+        exception=exception,
+        own_exit=own,
+        fingerprint=mark,
+        node_fault=fault or alone,
+        compared=alone,
     )
 
 
@@ -39,7 +57,8 @@ FIRST_TIME = [
     (verdict("user_args", exception="ValueError"), False, ""),
     (verdict("user_syntax", exception="SyntaxError"), False, ""),
     (verdict("user_import", exception="ModuleNotFoundError"), False, ""),
-    (verdict("user_import", exception="ModuleNotFoundError", fault=True), True, "user"),  # on one node only
+    (verdict("user_import", exception="ModuleNotFoundError", alone=True), True, "node"),  # on one node only
+    (verdict("env_library_mismatch", exception="ImportError", alone=True), True, "node"),
     (verdict("env_library_mismatch", exception="ImportError"), False, ""),
     (verdict("user_interrupt", status=-2, exception="KeyboardInterrupt"), False, ""),
     (verdict("time_limit", status=143), False, ""),
