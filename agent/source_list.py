@@ -44,7 +44,7 @@ def makers(around: Around) -> tuple[Maker, ...]:
     def lines() -> Source:
         from .line_watch import LineWatch
 
-        return LineWatch(post, spec.alarm_window_s)
+        return LineWatch(post, spec.alarm_window_s, said)
 
     def kernel() -> Source:
         from .kernel_log import KernelLog
