@@ -16,8 +16,8 @@ from ..rendezvous.writes import Kind, Seen
 from .node_enter import AGAIN_S, UNKNOWN, Step, end, enter, later
 from .node_state import NodeState, Ranks
 from .node_words import (
-    Action,
     AcknowledgeFence,
+    Action,
     Alarmed,
     Checked,
     Collected,
@@ -191,7 +191,7 @@ def _break(s: NodeState, kind: str, fact: Fact) -> NodeState:
 
 
 def _exited_well(s: NodeState, rank: int) -> Step:
-    """Forget what a rank that has exited 0 gave cause for: that outranks whatever it wrote. Silence is the others', too."""
+    """Forget what a rank that exited 0 gave cause for: that outranks whatever it wrote. Silence is the others', too."""
     told: list[Action] = []
     for why in (s.alarm, *(why for why, _ in s.more_alarms)):
         if why is not None and why.rank == rank and why.sign != SILENCE:

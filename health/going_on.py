@@ -1,6 +1,6 @@
-"""Whether a living rank goes on after its alarm, by what it writes: lines of progress, and bars whose count rises. Pure.
+"""Whether a living rank goes on after its alarm, by what it writes: lines of progress, bars that have moved. Pure.
 
-A bar that is drawn once more says nothing; one that has moved does. Used by ``agent/line_watch.py``.
+A bar that is drawn once more says nothing; one whose count has risen does. Used by ``agent/line_watch.py``.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def test_a_rank_that_exits_0_withdraws_its_alarm_and_no_others() -> None:
     """Red when its exit leaves the alarm: the round of a rank that has done its work would fail."""
     state, _ = run(in_round(), ALARM, OTHER, words.Inspected(4.5, Round(3)))
     state, out = run(state, words.Exited(5.0, Round(3), 1, 0, 77))
-    assert "rank 1 exited 0: its alarm is withdrawn" in [a.reason for a in out if isinstance(a, words.Tell)]
+    assert "rank 1 exited 0: its alarm is withdrawn" in [a.sentence for a in out if isinstance(a, words.Tell)]
     assert state.alarm == OTHER.why
     assert WHY not in state.facts
     _, out = run(state, words.Tick(6.0))
