@@ -194,7 +194,7 @@ def _copy_end(source: Path, target: Path, most: int) -> int:
 
 
 def _write(path: Path, raw: bytes) -> int:
-    """Write a new private file, or none. Not synced: it is to outlive this process, not its machine; ranks wait for it."""
+    """Write a new private file, or none. Not synced: it must outlive this process, not its machine, and ranks wait."""
     try:
         with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600), "wb") as file:
             file.write(raw)

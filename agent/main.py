@@ -209,7 +209,7 @@ class _Host:
         from .fitness import Here, before_joining
         from .node_check import unspared
 
-        here = Here(self._spec, run_dir, environ, unspared, self._console().say)
+        here = Here(self._spec, run_dir, environ, unspared, lambda words: self._console().say(_voiced(words)))
         return await before_joining(here)
 
     async def _unfit(self, settings: Settings, run_dir: Path, log: Notes) -> int | None:
