@@ -9,13 +9,15 @@ Blocking; called through the file thread. Files are 0600, directories 0700.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 import signal
 import stat
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +29,8 @@ SCHEMA_VERSION = 1
 MOST_BYTES = 64 << 20  # of one bundle
 TAIL_BYTES = 256 << 10  # of one stream of a rank
 DUMP_BYTES = 16 << 20  # of one dump: a flight recorder's with 2000 entries has about 2 MiB
+MOST_DUMPS = 1024  # that are looked for
+LONGEST = 200  # bytes of a dump's name, of which the end tells whose it is
 SLACK_S = 1.0  # between this clock and that of a file system
 FIRST, LAST = 2, 8  # bundles of a run that are kept: how it began, and how it is now
 _FOLDER = "bundles"
@@ -60,19 +64,48 @@ def make(run_dir: Path, attempt: int) -> Path:
 
 
 def fill(path: Path, case: Case, facts: tuple[Fact, ...]) -> None:
-    """Write the bundle into its directory, what tells most first, and remove what is too old. OSError."""
-    _write(path / "evidence.json", json.dumps(_told(case, facts), indent=1).encode())
-    _write(path / "node.json", json.dumps(_node(path), indent=1).encode())
+    """Remove what is too old and write the bundle into its directory, what tells most first.
+
+    What cannot be written costs nothing else; the first reason is raised in the end. OSError.
+    """
+    reasons: list[OSError] = []
+
+    def kept(write: Callable[[], int]) -> int:
+        try:
+            return write()
+        except OSError as error:
+            reasons.append(error)
+            return 0
+
+    kept(lambda: _prune(path.parent))
+    kept(lambda: _write(path / "evidence.json", json.dumps(_told(case, facts), indent=1).encode()))
+    kept(lambda: _write(path / "node.json", json.dumps(_node(path), indent=1).encode()))
     left = MOST_BYTES
+    for source, target in _parts(path, case, facts):
+        left -= kept(partial(_copy_end, source, target, min(TAIL_BYTES, left)))
+    for dump in case.dumps[:MOST_DUMPS]:  # a dump cut short is of no use
+        if 0 < (size := _size(dump, case.since)) <= min(DUMP_BYTES, left):
+            left -= kept(partial(_copy_end, dump, _fresh(path, dump.name), size))
+    if reasons:
+        raise reasons[0]
+
+
+def _parts(path: Path, case: Case, facts: Iterable[Fact]) -> Iterator[tuple[Path, Path]]:
+    """Yield what the ranks wrote, and under which names it is kept."""
     for rank in _by_interest(case, facts):
         directory = case.directories[rank]
         for stream in _STREAMS:
-            left -= _copy_end(directory / f"{stream}.log", path / f"rank-{rank}.{stream}", min(TAIL_BYTES, left))
-        left -= _copy_end(directory / "error.json", path / f"rank-{rank}.error.json", min(TAIL_BYTES, left))
-    for dump in case.dumps:  # a dump cut short is of no use
-        if 0 < (size := _size(dump, case.since)) <= min(DUMP_BYTES, left):
-            left -= _copy_end(dump, path / f"dump-{dump.name}", size)
-    _prune(path.parent)
+            yield directory / f"{stream}.log", path / f"rank-{rank}.{stream}"
+        yield directory / "error.json", path / f"rank-{rank}.error.json"
+
+
+def _fresh(path: Path, name: str) -> Path:
+    """Return where a dump of that name is kept: ranks may leave two of one name, or one with a name of any length."""
+    place, k = path / f"dump-{os.fsdecode(os.fsencode(name)[-LONGEST:])}", 0
+    while place.exists():
+        k += 1
+        place = path / f"dump-{k}-{os.fsdecode(os.fsencode(name)[-LONGEST:])}"
+    return place
 
 
 def _told(case: Case, facts: tuple[Fact, ...]) -> dict[str, object]:
@@ -147,7 +180,8 @@ def _size(path: Path, since: float) -> int:
         found = path.lstat()
     except OSError:
         return 0
-    return found.st_size if stat.S_ISREG(found.st_mode) and found.st_mtime >= since - SLACK_S else 0
+    ours = stat.S_ISREG(found.st_mode) and found.st_uid in (os.geteuid(), 0)  # torch's default is a name in /tmp
+    return found.st_size if ours and found.st_mtime >= since - SLACK_S else 0
 
 
 def _copy_end(source: Path, target: Path, most: int) -> int:
@@ -159,21 +193,26 @@ def _copy_end(source: Path, target: Path, most: int) -> int:
     with os.fdopen(fd, "rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - most))
         raw = file.read(most)
-    if raw:
-        _write(target, raw)
+    return _write(target, raw) if raw else 0
+
+
+def _write(path: Path, raw: bytes) -> int:
+    """Write a new private file, or none. Not synced: it must outlive this process, not its machine, and ranks wait."""
+    try:
+        with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(raw)
+    except OSError as error:
+        if error.errno != errno.EEXIST:
+            path.unlink(missing_ok=True)
+        raise
     return len(raw)
 
 
-def _write(path: Path, raw: bytes) -> None:
-    """Write a new private file. Not synced: it must outlive this process, not its machine, and ranks wait for it."""
-    with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600), "wb") as file:
-        file.write(raw)
-
-
-def _prune(parent: Path) -> None:
+def _prune(parent: Path) -> int:
     """Remove bundles between the first and the last few. One that is being removed has another name."""
     names = sorted((entry.stat().st_mtime_ns, entry.name) for entry in os.scandir(parent) if entry.is_dir())
     for _, name in names[FIRST:-LAST]:
         going = parent / f".{random_name()}"
         (parent / name).rename(going)
         shutil.rmtree(going, ignore_errors=True)
+    return 0

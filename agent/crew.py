@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..health import wire
 from ..health.evidence import Fact, Pace
-from ..health.observed import Bundle, HookWord
+from ..health.observed import Bundle, HookWord, Lacked
 from ..rendezvous.records import Incarnation, Job, Phase, Round
 from . import gpu_start
 from . import guardian_events as said
@@ -241,6 +241,7 @@ class Crew:
             facts, place = await self._files.run(testimony.describe, action.facts, ends, room, timeout_s=COLLECT_S)
         except (OSError, TimeoutError) as error:
             self._line(f"the ranks' last lines could not be read: {error}")
+            place = Lacked("bundle", f"{self._run_dir} gave no answer: {error}") if room else None
         told = (*facts, *((pace,) if pace else ()), *self._hooked, *await asked, *((place,) if place else ()))
         self._hooked = ()
         self._post(words.Collected(boottime(), action.round, wire.encode(told)))

@@ -108,7 +108,7 @@ class _Host:
 
     async def _serve(self) -> int:
         try:
-            met = await meet(self._spec, self._seat, lambda words: self._console().say(_voiced(words)))
+            met = await meet(self._spec, self._seat, self._tell)
         except (StoreError, AddressError) as error:
             return self._complain(str(error), REFUSED)
         self._spec = met.spec
@@ -209,8 +209,7 @@ class _Host:
         from .fitness import Here, before_joining
         from .node_check import unspared
 
-        here = Here(self._spec, run_dir, environ, unspared, self._console().say)
-        return await before_joining(here)
+        return await before_joining(Here(self._spec, run_dir, environ, unspared, self._tell))
 
     async def _unfit(self, settings: Settings, run_dir: Path, log: Notes) -> int | None:
         """Clear away what an earlier start has left, and look at the port that is given; return why not to begin."""
@@ -315,8 +314,11 @@ class _Host:
             print(_voiced(short), end="", file=sys.stderr, flush=True)
 
     def _complain(self, sentence: str, code: int) -> int:
-        self._console().say(_voiced(sentence))
+        self._tell(sentence)
         return code
+
+    def _tell(self, sentence: str) -> None:
+        self._console().say(_voiced(sentence))
 
 
 def _has_devices() -> bool:

@@ -30,6 +30,7 @@ from ..health.node_check import (
     room,
     shared_memory,
 )
+from ..health.tail import clean
 from .bounded_child import ChildTrouble, NoAnswer, Reply, ask_child
 from .fabric import ports
 from .gpu_cards import VISIBLE, Card, chosen
@@ -41,6 +42,7 @@ PROBE_S = 12.0  # for the driver: its first call on an idle node loads firmware
 DEEP_S = 120.0
 TESTS_S = 20.0  # of those, what the memory of all GPUs is tested for
 PLUGIN_S = 60.0
+LONGEST = 500  # characters of what a check says
 _UNSYNCHRONISED = 0x40  # STA_UNSYNC of adjtimex(2)
 
 Spare = Callable[[tuple[int, ...]], None]
@@ -194,7 +196,8 @@ def tested(lines: list[str], ended: str) -> list[Finding]:
         elif "check" in words:
             begun = ""
             state = State(words["state"]) if words.get("state") in set(State) else State.UNKNOWN
-            found.append(Finding(str(words["check"]), str(words.get("what")), state, str(words.get("text"))))
+            what, text = _shown(str(words.get("what"))), _shown(str(words.get("text")))
+            found.append(Finding(str(words["check"]), what, state, text))
     if ended:
         device = "cuda" in begun or "GPUs" in begun
         what = begun or "tests"
@@ -222,9 +225,14 @@ async def _command(wish: Wish, around: Looking) -> list[Finding]:
     except ChildTrouble as error:
         return [Finding("plugin", what, State.UNKNOWN, f"it {error}")]
     printed = reply.out.decode(errors="replace").strip().split("\n")[-1]
-    text = reply.last_words or printed or f"exit status {reply.status}"
+    text = _shown(reply.last_words) or _shown(printed) or f"exit status {reply.status}"
     state = State.OK if reply.status == 0 else State.BAD if 0 < reply.status < 126 else State.UNKNOWN
-    return [Finding("plugin", what, state, text if reply.status else printed or "passed")]
+    return [Finding("plugin", what, state, text if reply.status else _shown(printed) or "passed")]
+
+
+def _shown(text: str) -> str:
+    """Return a strange program's words as one may print them: they go to terminals and into the quarantine's record."""
+    return " ".join(clean(text).split())[:LONGEST]
 
 
 async def _installed(around: Looking) -> list[Finding]:

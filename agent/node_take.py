@@ -6,7 +6,7 @@ Nothing is decided here beyond what the event itself says; a write whose outcome
 from __future__ import annotations
 
 from ..health.evidence import Fact, Fault, Fenced, GuardianDied, Left, RankExit, StartError, Told
-from ..health.observed import Early
+from ..health.observed import SILENCE, Early
 from ..rendezvous.errors import BadRecord
 from ..rendezvous.records import Cause, Incarnation, Round, decode_job, decode_node, decode_roster
 from ..rendezvous.replacing import replace
@@ -17,6 +17,7 @@ from .node_enter import AGAIN_S, UNKNOWN, Step, end, enter, later
 from .node_state import NodeState, Ranks
 from .node_words import (
     AcknowledgeFence,
+    Action,
     Alarmed,
     Checked,
     Collected,
@@ -150,7 +151,7 @@ def _ranks(
             fact = RankExit(_rank(s, local), local, pid, status, since, stopping=s.stopped)
             if status == 0 and not s.stopped:
                 s = replace(s, facts=(*s.facts, fact), finished=not s.alive and s.broken is None)
-                return s, ()
+                return _exited_well(s, fact.rank)
             return (replace(s, facts=(*s.facts, fact)) if s.stopped else _break(s, "failed", fact)), ()
         case Alarmed(why=why, window_s=window_s):
             if s.ranks is not Ranks.LIVE or s.broken is not None or s.finished:
@@ -189,12 +190,22 @@ def _break(s: NodeState, kind: str, fact: Fact) -> NodeState:
     return replace(s, facts=(*s.facts, fact), broken=cause, finished=False)
 
 
-def _withdraw(s: NodeState, why: Early) -> Step:
+def _exited_well(s: NodeState, rank: int) -> Step:
+    """Forget what a rank that exited 0 gave cause for: that outranks whatever it wrote. Silence is the others', too."""
+    told: list[Action] = []
+    for why in (s.alarm, *(why for why, _ in s.more_alarms)):
+        if why is not None and why.rank == rank and why.sign != SILENCE:
+            s, out = _withdraw(s, why, "exited 0")
+            told += out
+    return s, tuple(told)
+
+
+def _withdraw(s: NodeState, why: Early, done: str = "goes on") -> Step:
     """Forget an alarm while its window lasts; the next one takes its place, with its own time."""
     if s.alarm != why or s.ranks is not Ranks.LIVE or s.broken is not None:
         return replace(s, more_alarms=tuple(one for one in s.more_alarms if one[0] != why)), ()
     facts = tuple(fact for fact in s.facts if fact != why)
-    told = Tell(f"rank {why.rank} goes on: its alarm is withdrawn")
+    told = Tell(f"rank {why.rank} {done}: its alarm is withdrawn")
     if not s.more_alarms:
         return replace(s, alarm=None, alarm_at=0.0, facts=facts, inspected=Round(0)), (told,)
     (alarm, at), *more = s.more_alarms

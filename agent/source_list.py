@@ -44,7 +44,7 @@ def makers(around: Around) -> tuple[Maker, ...]:
     def lines() -> Source:
         from .line_watch import LineWatch
 
-        return LineWatch(post, spec.alarm_window_s, spec.signatures)
+        return LineWatch(post, spec.alarm_window_s, said, spec.signatures)
 
     def kernel() -> Source:
         from .kernel_log import KernelLog

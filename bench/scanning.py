@@ -78,7 +78,7 @@ async def _watch(folder: Path, data: bytes) -> float:
         place.mkdir(exist_ok=True)
         for name in ("stdout.log", "stderr.log"):
             (place / name).write_bytes(b"")
-    watch = LineWatch(lambda event: None, 10.0)
+    watch = LineWatch(lambda event: None, 10.0, dict)
     watch.begin(Begun(Round(1), boottime(), tuple(RankHere(n, n, 0, place, {}) for n, place in enumerate(places))))
     await asyncio.sleep(1.0)
     began, ours, at = time.monotonic(), 0.0, 0

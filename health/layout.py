@@ -65,7 +65,7 @@ def places(paths: Iterable[str]) -> tuple[Place, ...]:
 def natural(path: str) -> tuple[object, ...]:
     """Return a key by which rank10 comes after rank9."""
     return tuple(
-        (0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d{1,18})", path) if part
+        (0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d{1,18})", path) if part
     )
 
 
@@ -84,7 +84,7 @@ def _place(path: str) -> Place:
         if found := _ATTEMPT.match(folder):
             attempt, run = int(found[1]), "/".join(folders[:i])
             following = folders[i + 1] if i + 1 < len(folders) else ""
-            local = int(following) if following.isdigit() and len(following) < 6 else -1
+            local = int(following) if following.isdecimal() and len(following) < 6 else -1
     if found := _RECORD.match(plain):
         if folders[-1:] in (["attempts"], []):
             return Place(path, Kind.RECORD, "/".join(folders[:-1]), int(found[1]))
@@ -125,7 +125,7 @@ def _numbers(folders: Sequence[str], name: str) -> tuple[int, int]:
             return int(found[1]), local
         if local >= 0:
             return -1, local
-        if text is not name and text.isdigit() and len(text) < 6:  # 3/stderr.log
+        if text is not name and text.isdecimal() and len(text) < 6:  # 3/stderr.log
             return -1, int(text)
         if found := _POD.search(text):
             return int(found[2]), -1

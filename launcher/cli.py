@@ -30,8 +30,9 @@ def run(argv: Sequence[str], environ: Mapping[str, str], start: Callable[[JobSpe
         halves = split(argv)
         line = _line(halves.options)
         if "help" in line or "version" in line:
-            print(_help() if "help" in line else _version())
-            return 0
+            from .answers import give
+
+            return give(lambda: print(_help() if "help" in line else _version()) or 0)
         env = read(environ)
         from .build import build
 

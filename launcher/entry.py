@@ -26,11 +26,11 @@ def main() -> NoReturn:
     """Run the command in this process and end it with the job's exit code, or with a sub-command's."""
     word = sys.argv[1] if len(sys.argv) > 1 else ""
     if word[:1] != "-" and word.replace("-", "").isalpha():  # few scripts are called so, and no option
-        from . import commands
+        from . import answers, commands
 
         name = commands.chosen(sys.argv[1:], _runs)
         if name is not None:
-            sys.exit(_unless_defect(lambda: commands.run(name, sys.argv[2:], os.environ)))
+            sys.exit(_unless_defect(lambda: answers.give(lambda: commands.run(name, sys.argv[2:], os.environ))))
     gc.disable()  # nothing that a start allocates is garbage; keeper and agent turn it on when they have time
     sys.exit(_unless_defect(_keep))
 

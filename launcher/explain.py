@@ -50,10 +50,11 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     try:
         return _explain.main(list(argv), prog_name="remuster explain", standalone_mode=False) or 0
     except click.ClickException as error:
-        print(f"remuster explain: {error.format_message().rstrip('.')}; see remuster explain --help", file=sys.stderr)
+        words = show.visible(error.format_message().rstrip("."))
+        print(f"remuster explain: {words}; see remuster explain --help", file=sys.stderr)
         return USAGE
     except (UsageError, Unfit) as error:
-        print(f"remuster explain: {error}", file=sys.stderr)
+        print(f"remuster explain: {show.visible(str(error))}", file=sys.stderr)
         return USAGE
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import io
 import json
 import os
 import stat
@@ -83,12 +84,26 @@ def walk(path: Path, notes: list[str]) -> Iterator[str]:
                 return
 
 
+class _AsItWas(io.FileIO):
+    """A file up to the end that it had when it was opened: one that grows faster than it is read has no other."""
+
+    def __init__(self, fd: int) -> None:
+        super().__init__(fd)
+        self._end = os.fstat(fd).st_size
+
+    def readinto(self, buffer: memoryview, /) -> int:  # type: ignore[override]  # what io.BufferedReader gives
+        return super().readinto(buffer[: max(0, self._end - self.tell())]) or 0
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        return super().seek(self._end + offset) if whence == os.SEEK_END else super().seek(offset, whence)
+
+
 @contextmanager
 def opened(path: Path) -> Generator[IO[bytes], None, None]:
     """Open a regular file, unpacked where it is gzip's. A FIFO holds nobody up; OSError says what is wrong."""
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    with os.fdopen(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
+    raw = _AsItWas(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY))
+    with io.BufferedReader(raw) as file:
+        if not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file")
         packed = file.read(2) == _GZIP
         file.seek(0)

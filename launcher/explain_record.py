@@ -21,9 +21,8 @@ from ..health.verdict import Verdict
 
 def decoded(facts: list[object]) -> tuple[Fact, ...]:
     """Return facts as records spell them; BadEvidence when they are none."""
-    return wire.decode(
-        json.dumps({"v": wire.SCHEMA, "facts": facts}, separators=(",", ":"), ensure_ascii=False).encode()
-    )
+    body = json.dumps({"v": wire.SCHEMA, "facts": facts}, separators=(",", ":"), ensure_ascii=False)
+    return wire.decode(body.encode("utf-8", "replace"))  # \ud800 alone is valid in JSON, and no text
 
 
 def case_of(

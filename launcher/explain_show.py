@@ -111,7 +111,7 @@ def words_of(found: Explanation, with_policy: bool) -> str:
     lines += ["", "Lacking:"] if lacking else []
     for note in lacking:
         lines += textwrap.wrap(
-            _visible(note), WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+            visible(note), WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
         )
     return "\n".join(lines)
 
@@ -131,7 +131,7 @@ def _sentence(found: Explanation) -> str:
             text = text.replace(who, name)
     if found.verdict.cls == "success" and not found.known:
         text = "nothing in the text says that it failed"
-    return _visible(_without(text))
+    return visible(_without(text))
 
 
 def _without(text: str) -> str:
@@ -219,15 +219,15 @@ def _policy(found: Explanation) -> dict[str, object]:
 def _wrapped(label: str, text: str) -> list[str]:
     head = f"{label:<{LABEL}}: " if label else ""
     return textwrap.wrap(
-        _visible(text), WIDTH, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False
+        visible(text), WIDTH, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False
     ) or [head]
 
 
 def _fit(line: str) -> str:
-    line = _visible(line)
+    line = visible(line)
     return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
 
 
-def _visible(text: str) -> str:
+def visible(text: str) -> str:
     """Return text of strangers that cannot move a cursor."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" if c not in "\t\n" else " " for c in text)

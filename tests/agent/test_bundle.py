@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_disk import small_disk
 
 from remuster.agent import bundle, testimony
 from remuster.health.evidence import Fact, Fenced, GuardianDied, RankExit
@@ -125,6 +126,49 @@ def test_dumps_are_kept_whole_or_not_at_all(tmp_path: Path, case: bundle.Case) -
     assert (kept / "dump-trace_rank_4").read_bytes() == b"dump"
     assert not (kept / "dump-trace_rank_5").exists()
     assert not (kept / "dump-trace_rank_6").exists()
+
+
+def test_a_dump_that_cannot_be_kept_costs_no_other(tmp_path: Path, case: bundle.Case) -> None:
+    """Names of any length, and two of one name. Red when the first trouble ends all, or a name is taken as it is."""
+    long, twin, other = tmp_path / f"{'x' * 250}_4", tmp_path / "dump_5", tmp_path / "sub" / "dump_5"
+    other.parent.mkdir()
+    for path in (long, twin, other):
+        path.write_bytes(path.parent.name.encode() or b"?")
+    kept = keep(tmp_path, case._replace(dumps=(long, twin, other)), FACTS)
+    dumps = sorted(path.name for path in kept.glob("dump-*"))
+    assert dumps == ["dump-1-dump_5", "dump-dump_5", f"dump-{'x' * (bundle.LONGEST - 2)}_4"]
+    assert (kept / "dump-1-dump_5").read_bytes() == b"sub"
+
+
+def test_a_dump_of_somebody_elses_is_not_taken(tmp_path: Path, case: bundle.Case) -> None:
+    """torch's default is a name in /tmp, where all may write. Red when nobody asks whose it is."""
+    if os.geteuid() != 0:
+        pytest.skip("giving a file away needs root")
+    planted = tmp_path / "trace_rank_4"
+    planted.write_bytes(b"planted")
+    os.chown(planted, 12345, 12345)
+    assert not list(keep(tmp_path, case._replace(dumps=(planted,)), FACTS).glob("dump-*"))
+
+
+def test_on_a_full_disk_all_that_has_room_is_kept_whole_and_the_reason_is_told(tmp_path: Path) -> None:
+    """Red when the first file without room ends all, when part of one stays, or when old ones are not removed first."""
+    with small_disk(tmp_path / "disk", mebibytes=1) as disk:
+        words = disk / "attempt_0" / "4"
+        words.mkdir(parents=True)
+        (words / "stderr.log").write_bytes(b"boom\n")
+        dump, small = tmp_path / "dump_4", tmp_path / "dump_5"
+        dump.write_bytes(bytes(1020 << 10))
+        small.write_bytes(b"small")
+        case = bundle.Case("node-a", "run", 3, 1, {4: words}, (dump, small))
+        old = [bundle.make(disk, attempt) for attempt in range(12)]
+        (old[3] / "dump-x").write_bytes(bytes(1000 << 10))
+        for i, path in enumerate(old):
+            os.utime(path, (i, i))
+        place = bundle.make(disk, 12)
+        with pytest.raises(OSError, match="No space left"):
+            bundle.fill(place, case, FACTS)
+        assert {path.name for path in place.iterdir()} == {"evidence.json", "node.json", "rank-4.stderr", "dump-dump_5"}
+        assert not old[3].exists()
 
 
 def test_an_earlier_bundle_is_never_written_to(tmp_path: Path, case: bundle.Case) -> None:

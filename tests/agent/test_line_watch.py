@@ -16,6 +16,7 @@ from remuster.agent import node_words as words
 from remuster.agent.line_watch import MOST_OF_RANK, LineWatch
 from remuster.agent.linux import boottime
 from remuster.agent.sources import Begun, RankHere
+from remuster.health.evidence import Beat
 from remuster.health.live import LIVE
 from remuster.health.observed import Lacked, Sighting
 from remuster.health.own_signatures import OwnSign, OwnSignatures
@@ -41,7 +42,8 @@ class Scene:
             (folder / str(rank)).mkdir()
             for name in ("stdout.log", "stderr.log"):
                 (folder / str(rank) / name).touch()
-        self.watch = LineWatch(self.events.append, window_s, own)
+        self.beats: dict[int, Beat] = {}
+        self.watch = LineWatch(self.events.append, window_s, lambda: self.beats, own)
 
     def begin(self, n: int = 1) -> None:
         ranks = tuple(RankHere(rank, rank, 100 + rank, self.folder / str(rank), {}) for rank in (0, 1))
@@ -129,6 +131,36 @@ async def test_two_lines_of_progress_after_it_withdraw_an_alarm_and_a_next_one_c
     scene.write(1, "stderr", TIMEOUT)
     await scene.until(lambda: len(scene.events) == 4)
     assert isinstance(scene.events[3], words.Alarmed)
+
+
+async def test_steps_that_are_said_after_it_withdraw_an_alarm_and_a_next_one_counts_again(tmp_path: Path) -> None:
+    """A healthy rank may print an old log, and say its steps by ``heartbeat`` alone. Red when nobody asks the page."""
+    scene = Scene(tmp_path, window_s=0.5)
+    scene.beats = {0: Beat(3, 1.0, 2.0, times=5), 1: Beat(3, 1.0, 2.0, times=5)}
+    scene.begin()
+    for rank in (0, 1):
+        scene.write(rank, "stderr", TIMEOUT)
+    await scene.until(lambda: len(scene.events) == 2)
+    scene.beats = {0: Beat(5, 1.0, 3.0, times=7), 1: Beat(3, 1.0, 3.0, times=9)}  # rank 1 says that it still saves
+    await scene.until(lambda: len(scene.events) == 3)
+    assert isinstance(scene.events[2], words.Withdrawn)
+    assert scene.events[2].why.rank == 0
+    scene.write(0, "stderr", TIMEOUT)
+    await scene.until(lambda: len(scene.events) == 4)
+    assert isinstance(scene.events[3], words.Alarmed)
+    await asyncio.sleep(0.6)  # the time of all looks
+    assert len(scene.events) == 4
+    await scene.watch.close()
+
+
+async def test_a_bar_that_moves_on_withdraws_an_alarm(scene: Scene) -> None:
+    scene.begin()
+    scene.write(1, "stderr", TIMEOUT)
+    await scene.until(lambda: len(scene.events) == 1)
+    for n in (7, 8, 9, 10):
+        scene.write(1, "stderr", f"\rtrain:   {n}%|#         | {n}/100 [00:07<01:30,  1.00it/s]")
+    await scene.until(lambda: len(scene.events) == 2)
+    assert isinstance(scene.events[1], words.Withdrawn)
 
 
 async def test_what_was_written_before_the_alarm_is_no_progress_after_it(scene: Scene) -> None:

@@ -8,7 +8,7 @@ from node_tables import INC, KEYS, ME, STOPPING, in_round, kv, put, run, said, w
 
 from remuster.agent import node_words as words
 from remuster.health.evidence import RankExit
-from remuster.health.observed import Early
+from remuster.health.observed import SILENCE, Early
 from remuster.rendezvous.records import Cause, Round, decode_job
 from remuster.rendezvous.writes import Kind
 
@@ -95,3 +95,17 @@ def test_a_withdrawal_that_comes_too_late_or_for_another_round_changes_nothing()
     assert WHY in state.facts
     state, _ = run(in_round(), ALARM, words.Withdrawn(4.0, Round(2), WHY))
     assert state.alarm == WHY
+
+
+def test_a_rank_that_exits_0_withdraws_its_alarm_and_no_others() -> None:
+    """Red when its exit leaves the alarm: the round of a rank that has done its work would fail."""
+    state, _ = run(in_round(), ALARM, OTHER, words.Inspected(4.5, Round(3)))
+    state, out = run(state, words.Exited(5.0, Round(3), 1, 0, 77))
+    assert "rank 1 exited 0: its alarm is withdrawn" in [a.sentence for a in out if isinstance(a, words.Tell)]
+    assert state.alarm == OTHER.why
+    assert WHY not in state.facts
+    _, out = run(state, words.Tick(6.0))
+    assert "terminate" in said(out)
+    silence = words.Alarmed(3.0, Round(3), Early(1, 2.0, "no step for 300 s", SILENCE), 10.0)
+    state, _ = run(in_round(), silence, words.Exited(5.0, Round(3), 1, 0, 77))
+    assert state.alarm == silence.why, "the others are silent, too"

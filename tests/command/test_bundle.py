@@ -6,10 +6,13 @@ import json
 import os
 import signal
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
 from command.cluster import Cluster, Place
+from command.processes import until
+from small_disk import small_disk
 
 pytestmark = pytest.mark.process
 
@@ -61,3 +64,24 @@ def test_every_node_keeps_one_and_who_is_asked_to_leave_keeps_none(cluster: Clus
     nodes[1].process.send_signal(signal.SIGTERM)
     nodes[1].exit_code()
     assert [path.name for path in (nodes[1].run_dir / "bundles").iterdir()] == ["attempt-000"]
+
+
+FREEZES = """
+import os, subprocess, sys
+subprocess.run(["fsfreeze", "-f", sys.argv[1]], check=True)
+os._exit(3)
+"""
+
+
+def test_a_log_directory_that_hangs_is_named_among_what_is_lacking(place: Place) -> None:
+    """As an NFS server that is gone. Red when the round is judged as if nothing were to be kept."""
+    with small_disk(place.folder / "disk", "ext4") as disk:
+        node = place.command("--log-dir", disk, place.script("t.py", FREEZES), disk)
+        try:
+            until(lambda: "round 1 ended" in node.err, "the round is judged", show=node.say)
+        finally:
+            subprocess.run(["fsfreeze", "-u", disk], check=True)
+        assert node.exit_code() == 3, node.say()
+        (record,) = (json.loads(path.read_text()) for path in disk.glob("*/attempts/attempt-*.json"))
+        lacked = [fact for node in record["evidence"] for fact in node["facts"] if fact["is"] == "lacked"]
+        assert "bundle" in {fact["source"] for fact in lacked}, record["evidence"]

@@ -31,6 +31,25 @@ def test_a_node_that_fails_its_check_starts_nothing(place: Place) -> None:
     assert node.out == b""
 
 
+def test_what_a_check_says_moves_no_cursor_and_does_not_fill_the_screen(place: Place) -> None:
+    """Red when the words of the site's program are printed as they are."""
+    check = checking(place, r"printf '\033]0;title\007\033[31mred\n' >&2; exit 1")
+    node = place.command("--node-check", check, place.script("t.py", ""))
+    assert node.exit_code() == 75, node.say()
+    assert "this node cannot take part: check.sh: red (" in node.err
+    assert all(line.isprintable() for line in node.err.splitlines())
+    check.write_text("#!/bin/sh\nhead -c 3000 /dev/zero | tr '\\0' x >&2; exit 1\n")
+    node = place.command("--node-check", check, place.script("t.py", ""))
+    assert (node.exit_code(), len(node.err) < 800) == (75, True), node.say()
+
+
+def test_a_check_that_cannot_tell_is_told_in_a_line_of_its_own(place: Place) -> None:
+    """Red when that line has no end: the next one is glued to it."""
+    node = place.command("--node-check", checking(place, "exit 127"), place.script("t.py", ""))
+    assert node.exit_code() == 0, node.say()
+    assert any(line.endswith("node check: check.sh: exit status 127") for line in node.err.splitlines()), node.err
+
+
 @pytest.mark.parametrize("check", ["on", "off", "all", "true"])
 def test_a_node_that_passes_runs(place: Place, check: str) -> None:
     node = place.command("--node-check", check, place.script("t.py", "print('ran')"))

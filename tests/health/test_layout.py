@@ -80,6 +80,12 @@ def test_order_is_that_of_numbers() -> None:
     assert sorted(["rank10", "rank9", "rank1"], key=natural) == ["rank1", "rank9", "rank10"]
 
 
-@given(st.lists(st.text(alphabet="ab019/._-rank\u00e9", max_size=40), max_size=8))
+@pytest.mark.parametrize("name", ["\u00b2", "x_ab/attempt_0/\u00b2/stderr.log", "\u00b2/a.log", "rank\u0663.log"])
+def test_what_python_alone_calls_a_digit_is_a_character(name: str) -> None:
+    """Red when ``isdigit`` stands before an ``int``: \u00b2 is one, and no number."""
+    assert len(found(name)) == 1
+
+
+@given(st.lists(st.text(alphabet="ab019/._-rank\u00e9\u00b2\u0663", max_size=40), max_size=8))
 def test_any_names_do(names: list[str]) -> None:
     assert len(places(names)) == len(names)

@@ -94,3 +94,20 @@ def test_a_folder_without_a_program_hides_no_sub_command(tmp_path: Path) -> None
     done = command("quarantine", "list", cwd=tmp_path)
     assert b"quarantine list" not in done.stdout
     assert b"remuster quarantine:" not in done.stderr
+
+
+@pytest.mark.parametrize("args", [("--help",), ("man",), ("check", "--json")])
+def test_an_answer_that_nobody_can_be_given_is_no_defect(args: tuple[str, ...], tmp_path: Path) -> None:
+    """``remuster --help | head``, and a full disk. Red when either ends in a traceback."""
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(remuster.__file__).parents[1]), "HOME": str(tmp_path)}
+    reader, gone = os.pipe()
+    os.close(reader)
+    full = os.open("/dev/full", os.O_WRONLY)
+    try:
+        for where, why in ((gone, b""), (full, b"remuster: the answer cannot be written: No space left on device\n")):
+            line = [sys.executable, "-m", "remuster", *args]
+            done = subprocess.run(line, env=env, stdout=where, stderr=subprocess.PIPE, timeout=60, check=False)
+            assert (done.returncode > 2 or not why, done.stderr) == (True, why)
+    finally:
+        os.close(gone)
+        os.close(full)

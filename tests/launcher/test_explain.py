@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from remuster.launcher.explain import main
+from remuster.launcher.explain_files import blocks, opened
 
 LOGS = Path(__file__).parents[1] / "health" / "logs"
 with (LOGS / "labels.csv").open() as labels:
@@ -420,3 +421,34 @@ def test_a_file_that_holds_no_signatures_is_refused(tmp_path: Path, capsys: Capt
     assert "there is no such file" in refused(capsys, "--signatures", tmp_path / "none.json", tmp_path / "a.log")
     said = refused(capsys, "--signatures", site(tmp_path, more=1), tmp_path / "a.log")
     assert "the file has 'more', which is not known" in said
+
+
+def test_a_refusal_moves_no_cursor_either(tmp_path: Path, capsys: Capture) -> None:
+    """Red when names of strangers' files go to stderr as they are."""
+    os.mkfifo(tmp_path / "\x1b]0;title\x07\x1b[31m.log")
+    assert refused(capsys, tmp_path).rstrip("\n").isprintable()
+    assert refused(capsys, tmp_path / "\x1b[31mnone").rstrip("\n").isprintable()
+    assert refused(capsys, "--\x1b[31m").rstrip("\n").isprintable()
+
+
+def test_a_record_with_half_a_character_is_read(tmp_path: Path, capsys: Capture) -> None:
+    """Red when its facts are encoded strictly: JSON has room for what no text holds."""
+    end = {"is": "exit", "rank": 0, "local_rank": 0, "pid": 7, "status": 1, "at_s": 1.0, "tail": ["\ud800 boom"]}
+    body = {"round": 1, "members": [{"node": "\ud800", "slots": 1}], "evidence": [{"node": "\ud800", "facts": [end]}]}
+    (tmp_path / "attempts").mkdir()
+    (tmp_path / "attempts" / "attempt-000.json").write_text(json.dumps(body))
+    assert explain(capsys, tmp_path)["root_rank"] == 0
+    assert main([str(tmp_path)], {}) == 0
+    assert all(line.isprintable() for line in capsys.readouterr().out.splitlines())
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_file_is_read_to_the_end_that_it_had(packed: bool, tmp_path: Path) -> None:
+    """Red when it is read to an end that its writer pushes on."""
+    path = tmp_path / "a.log"
+    whole = gzip.compress(b"first\n") if packed else b"first\n"
+    path.write_bytes(whole)
+    with opened(path) as file:
+        with path.open("ab") as writer:
+            writer.write(gzip.compress(b"later\n") if packed else b"later\n")
+        assert list(blocks(file)) == [(b"first\n", 1)]
