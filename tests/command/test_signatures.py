@@ -68,12 +68,12 @@ def test_nodes_with_different_files_do_not_meet(cluster: Cluster) -> None:
     cluster.steady(2, "--nnodes", "2:3", "--signatures", one)
     cluster.steady(3, "--nnodes", "2:3", "--signatures", same)
     cluster.wait_round(1, 4)
-    for refused in (cluster.steady(4, "--nnodes", "2:3", "--signatures", other), cluster.steady(5, "--nnodes", "2:3")):
-        assert refused.exit_code() == 2, cluster.say()
-        assert "has digest " in refused.err
-        assert "this node was given --signatures " in refused.err
+    refused = cluster.steady(4, "--nnodes", "2:3", "--signatures", other)
+    assert refused.exit_code() == 2, cluster.say()
+    assert "this node was given --signatures digest " in refused.err
+    assert "has digest " in refused.err
     cluster.order("done")
-    assert [node.exit_code() for node in cluster.nodes] == [0, 0, 2, 2], cluster.say()
+    assert [node.exit_code() for node in cluster.nodes] == [0, 0, 2], cluster.say()
     cluster.check_left()
 
 
