@@ -124,8 +124,10 @@ TABLE: tuple[Signature, ...] = (
        r"forward compatibility was attempted|provided PTX was compiled with an unsupported toolchain|"
        r"compiled with different CUDA|Torch not compiled with CUDA enabled|unsupported display driver|"
        r"is not compatible with the current PyTorch installation|CUDA_ERROR_(?:NO_BINARY_FOR_GPU|UNSUPPORTED_PTX)|"
-       r"[Dd]river/library version mismatch",
-       "CUDA runtime errors 35, 209, 222, 804",
+       r"[Dd]river/library version mismatch|cuDNN version incompatibility|"
+       r"CU(?:DNN|BLAS)_STATUS_(?:SUBLIBRARY_)?VERSION_MISMATCH|"
+       r"mismatches the version that was used to compile PyTorch",
+       "CUDA runtime errors 35, 209, 222, 804; torch backends/cudnn, cpp_extension.py",
        "RuntimeError: CUDA error: no kernel image is available for execution on the device",
        "CUDA driver version 12.4, runtime version 12.4"),
     _S("cuda-other", "gpu_app_fault", _R, TYPED - 5,

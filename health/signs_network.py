@@ -16,7 +16,7 @@ NCCL = (
        "Timeout(ms)=600000)",
        "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=17, OpType=ALLREDUCE)"),
     _S("nccl-timeout", "collective_timeout", _R, HANG,
-       r"[Cc]aught collective operation timeout: \w{0,8}Work\w{0,8}\(",
+       r"collective operation timeout: \w{0,8}Work\w{0,8}\(",
        "torch ProcessGroupNCCL.cpp WorkNCCL::checkTimeout",
        "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=808, OpType=ALLREDUCE, Timeout(ms)=600)",
        "[Rank 1] collective operation timeout is set to Timeout(ms)=600000"),
@@ -50,8 +50,9 @@ NCCL = (
        "[PG ID 0 PG GUID 0(default_pg) Rank 1] Observed flight recorder dump signal from another rank via TCPStore.",
        "[PG ID 0 Rank 1] ProcessGroupNCCL preparing to dump debug info. Include stack trace: 1"),
     _S("nccl-usage", "nccl_usage_mismatch", _R, SPECIFIC,
-       r"ncclInvalid(?:Usage|Argument)\b|Duplicate GPU detected|Message truncated : received \d|NCCL Error [45]: ",
-       "torch NCCLUtils getNcclErrorDetailStr; nccl init.cc, transport.cc",
+       r"ncclInvalid(?:Usage|Argument)\b|Duplicate GPU detected|Message truncated : received \d|NCCL Error [45]: |"
+       r"Bootstrap Root ?: (?:mismatch in|rank \d+ of \d+ ranks has already checked in)",
+       "torch NCCLUtils getNcclErrorDetailStr; nccl init.cc, transport.cc, bootstrap.cc",
        "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.",
        "ncclRemoteError: A call failed possibly due to a network error"),
     _S("c10d-mismatch", "nccl_usage_mismatch", _R, SPECIFIC,
@@ -79,7 +80,7 @@ NCCL = (
        "NET/IB : Got completion from peer 10.0.3.19<41772> with status=5 opcode=0 len=0 vendor err 244 (Recv)",
        "NET/IB : Got completion from peer 10.0.3.19<41772> with status=12 opcode=0 len=0 vendor err 129 (Recv)"),
     _S("ib-async-event", "ib_link_error", _R, HARDWARE - 5,
-       r"NET/IB ?: .{0,80}async (?:fatal )?event ?(?:on \w+)? ?: .{0,40}(?:error|fatal)|"
+       r"NET/IB ?: .{0,80}async (?:fatal )?event ?(?:on \w+)? ?(?:\(0x[\da-f]+\))? ?: .{0,60}(?:error|fatal)|"
        r"NET/IB ?: .{0,80}communicator encountered a fatal error",
        "nccl net_ib common.cc ncclIbAsyncThreadMain",
        "NCCL WARN NET/IB : mlx5_2:1 Got async event : port error",

@@ -16,8 +16,11 @@ START = (
     _S("usage", "user_args", _R, SPECIFIC,
        r": error: (?:unrecognized arguments|the following arguments are required|argument .{1,200}: |ambiguous option|"
        r"one of the arguments)|^Error: (?:No such option|Missing (?:option|argument|parameter)|Invalid value for|"
-       r"Got unexpected extra)|Could not override '|not used by the HfArgumentParser|Unknown command line flag '",
-       "Python argparse.py, click exceptions.py, hydra",
+       r"Got unexpected extra)|Could not override '|not used by the HfArgumentParser|Unknown command line flag '|"
+       r"function received no value for the required argument|ERROR: Could not consume arg|"
+       r"is not equal to micro_batch_per_gpu \* gradient_acc_step|world size \(\d+\) is not divisible by|"
+       r"DeepSpeedConfigError",
+       "Python argparse.py, click exceptions.py, hydra, fire; DeepSpeed config.py, Megatron arguments.py",
        "train.py: error: unrecognized arguments: --local-rank=0", "train.py: error: could not reach the server"),
     _S("no-script", "user_args", _R, SPECIFIC,
        r"can't open file '.{1,400}': \[Errno \d+\]|can't find '__main__' module in", "Python Modules/main.c",

@@ -38,6 +38,15 @@ TABLE: tuple[Signature, ...] = (
        "torch ATen TensorIterator, LinearAlgebra, Convolution; numpy",
        "RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x1024 and 2048x512)",
        "RuntimeError: the size of the queue is 8", raised=True),
+    _S("shape-operands", "user_shape", _R, TYPED + 5,
+       r"\w*(?:Error|Exception)\b.{0,200}(?:does not broadcast with|to have the same shape|[Ii]ncompatible shapes|"
+       r"contracting dim|must match the (?:existing )?size|same number of dimensions|[Dd]imension out of range|"
+       r"must be equal to input_size|mismatch in its core dimension|[Ii]nconsistent tensor sizes|"
+       r"[Ee]xpected \d+D .{0,60}input|to have \d+ channels|must be a \dD tensor|self must be a matrix)",
+       "torch ATen Linear.cpp (einsum), WrapDimUtils, RNN.cpp; jax lax.py; tensorflow; numpy ufunc",
+       "RuntimeError: einsum(): subscript d has size 128 for operand 1 which does not broadcast with previously seen "
+       "size 64",
+       "RuntimeError: the broadcast of the settings failed", raised=True),
     _S("data", "user_data_error", _R, TYPED - 5,
        r"(?:KeyError|UnicodeDecodeError|JSONDecodeError|ArrowInvalid|UnidentifiedImageError|BadGzipFile|DataLossError|"
        r"DatasetGenerationError|ParserError)\b|"
@@ -45,6 +54,22 @@ TABLE: tuple[Signature, ...] = (
        r"Compressed file ended before)",
        "Python dict and codecs; json, pyarrow, Pillow, pandas, datasets", "KeyError: 'label'",
        "AttributeError: 'Trainer' object has no attribute 'label'", raised=True),
+    _S("data-codec", "user_data_error", _R, TYPED - 5,
+       r"(?:DatasetGenerationCastError|CastError|LZMAError|ZstdError|InvalidDataError|DECORDError|LibsndfileError|"
+       r"NonMatching\w{1,16}Error|ChecksumVerificationError|DecompressionBombError)\b|"
+       r"\w*[Ee]rror: (?:Error -\d while decompressing|unpack requires a|line contains NUL)|"
+       r"\w*Error\b.{0,200}(?:[Ss]ample index \d+ is not present|[Cc]hecksum (?:failure|mismatch|did not match))",
+       "Python zlib, lzma, struct, csv; datasets, mosaicml streaming, PyAV, decord, soundfile, Pillow",
+       "zlib.error: Error -3 while decompressing data: incorrect header check",
+       "IndexError: list index out of range", raised=True),
+    _S("data-path", "user_data_missing", _R, TYPED - 6,
+       r"\w*(?:Error|Exception): .{0,300}(?:"
+       r"['\"` ]/[\w.@+-]{1,60}/.{0,200} (?:does(?: not|n't) exist|(?:is|was|were)? ?not found|is missing)\b|"
+       r"(?:cannot be found|could not (?:be found|find)|[Cc]ould not find|did not find|no files? (?:found|match))"
+       r"\b.{0,80}['\"` ]/[\w.@+-]{1,60}/)",
+       "programs that look for their data: Megatron-LM indexed_dataset.py and others",
+       "AssertionError: One or both of the .idx and .bin files cannot be found at the path prefix /data/pile_document",
+       "RuntimeError: the operator aten/fft does not exist", raised=True),
     _S("data-format", "user_data_error", _R, TYPED + 1,
        r"\w*Error\b.{0,80}open file \((?:file signature not found|truncated file)", "h5py: not an HDF5 file",
        "OSError: Unable to synchronously open file (file signature not found)",
@@ -52,12 +77,33 @@ TABLE: tuple[Signature, ...] = (
     _S("environment", "user_exception", _R, TYPED - 4, r"KeyError: '[A-Z][A-Z0-9_]{2,60}'$",
        "Python os.environ: an environment variable is not set", "KeyError: 'WANDB_PROJECT'",
        "KeyError: 'label'", raised=True),
+    _S("config-error", "user_args", _R, TYPED - 3,
+       r"(?:Config(?:Attribute|Key|Type|Value|Composition|Index)\w{0,10}|MissingMandatoryValue|MissingConfigException|"
+       r"InterpolationKeyError|ScannerError|ConfigError|InvalidConfigurationError|UsageError)\b",
+       "omegaconf errors.py, hydra errors.py, PyYAML scanner.py",
+       "omegaconf.errors.ConfigAttributeError: Key 'optimzer' is not in struct",
+       "KeyError: 'config'", raised=True),
+    _S("config-mismatch", "user_args", _R, TYPED - 3,
+       r"\w*Error\b.{0,200}(?:not equal to micro_batch_per_gpu|world.?size \(\d+\) is not divisible by|"
+       r"is not divisible by (?:the )?(?:world|data|tensor|pipeline|model).{0,20}size)",
+       "DeepSpeed config.py _batch_assertion; Megatron-LM arguments.py validate_args",
+       "AssertionError: world size (12) is not divisible by total_model_size (8)",
+       "AssertionError: hidden size is not divisible by 3", raised=True),
+    _S("auth-login", "user_auth", _R, TYPED + 5,
+       r"(?:DefaultCredentialsError|RefreshError|PartialCredentialsError|\w{0,12}TokenLoadError|TokenRetrievalError|"
+       r"LocalTokenNotFoundError|ClientAuthenticationError|Unauthenticated|PermissionDenied)\b|"
+       r"\w*(?:Error|Exception)\b.{0,120}(?:SignatureDoesNotMatch|\(InvalidToken\)|No API key configured)",
+       "google auth exceptions.py, api_core; botocore; azure core; huggingface_hub; wandb",
+       "google.auth.exceptions.DefaultCredentialsError: Your default credentials were not found.",
+       "TokenizerError: token 12 not found", raised=True),
     _S("auth", "user_auth", _R, TYPED + 5,
-       r"(?:GatedRepoError|RepositoryNotFoundError|AuthenticationError|NoCredentialsError|UnauthorizedError|"
+       r"(?:GatedRepoError|RepositoryNotFoundError|\w{0,20}AuthenticationError|NoCredentialsError|UnauthorizedError|"
+       r"DefaultCredentialsError|RefreshError|PartialCredentialsError|\w{0,12}TokenLoadError|TokenRetrievalError|"
+       r"LocalTokenNotFoundError|Unauthenticated|PermissionDenied|"
        r"AccessDenied)\b|"
        r"\w*(?:Error|Exception)\b.{0,120}(?:40[13] Client Error|\(AccessDenied\)|Unauthorized|Invalid user token|"
        r"\(403\)|Forbidden|access a gated repo|"
-       r"InvalidAccessKeyId|ExpiredToken|api_key not configured)",
+       r"InvalidAccessKeyId|ExpiredToken|SignatureDoesNotMatch|InvalidToken|api_key not configured|No API key)",
        "huggingface_hub errors.py, wandb, botocore, requests",
        "GatedRepoError: 401 Client Error. (Request ID: Root=1-0000)",
        "HTTPError: 503 Server Error: Service Unavailable for url", raised=True),
@@ -66,14 +112,30 @@ TABLE: tuple[Signature, ...] = (
        r"\(503\)|ServerBusy|server is busy|InternalServerError|TooManyRequests|BadGateway|"
        r"Service Unavailable|Max retries exceeded with url|Read timed out|Gateway Time-?out|Too Many Requests|"
        r"couldn't connect to '|operation timed out|urlopen error|"
-       r"reach the server)|"
+       r"\((?:InternalError|RequestTimeout|ServiceUnavailable|ThrottlingException|Throttling|500|502|504)\)|"
+       r"StatusCode\.UNAVAILABLE|reach the server)|"
        r"(?:ServiceUnavailable|GatewayTimeout|ReadTimeout|ConnectTimeout|EndpointConnectionError|"
-       r"LocalEntryNotFoundError|CommError|"
-       r"ServerDisconnectedError|"
+       r"LocalEntryNotFoundError|CommError|TooManyRequests|DeadlineExceeded|BadGateway|\w{0,16}ConnectTimeoutError|"
+       r"\w{0,16}ReadTimeoutError|ConnectionClosedError|HTTPClientError|ServiceResponse\w{0,7}Error|"
+       r"ServerDisconnectedError|ClientConnector\w{0,12}Error|ClientPayloadError|RemoteDisconnected|"
+       r"RemoteProtocolError|ConnectError|ResponseNotReady|RetryError|"
        r"ChunkedEncodingError|IncompleteRead|OfflineModeIsEnabled|ConnectionError$)\b",
-       "requests, urllib3, botocore, huggingface_hub, wandb",
+       "requests, urllib3, botocore, huggingface_hub, wandb, google api_core, aiohttp, httpx, azure core",
        "HTTPError: 503 Server Error: Service Unavailable for url: https://hub.example/api",
        "HTTPError: 401 Client Error: x", raised=True),
+    _S("service-client", "external_service", _R, TYPED + 5,
+       r"(?:TooManyRequests|DeadlineExceeded|\w{0,16}(?:Connect|Read)TimeoutError|ConnectionClosedError|HTTPClientError|"
+       r"ServiceResponse\w{0,7}Error|ClientConnector\w{0,12}Error|ClientPayloadError|RemoteDisconnected|"
+       r"RemoteProtocolError|ConnectError|ResponseNotReady|RetryError)\b|"
+       r"\w*(?:Error|Exception)\b.{0,120}(?:\((?:InternalError|RequestTimeout|ServiceUnavailable|Throttling\w{0,9}|"
+       r"50[0234])\)|StatusCode\.UNAVAILABLE|Remote end closed connection)",
+       "botocore exceptions.py, google api_core, aiohttp, httpx, http.client, azure core, tenacity, grpc",
+       "botocore.exceptions.ClientError: An error occurred (InternalError) when calling the PutObject operation",
+       "ClientError: An error occurred (NoSuchKey) when calling the GetObject operation", raised=True),
+    _S("address-taken", "port_in_use", _R, TYPED + 6,
+       r"\w*(?:Error|Exception)\b.{0,300}[Aa]ddress already in use", "errno EADDRINUSE; zmq, grpc, asyncio",
+       "zmq.error.ZMQError: Address already in use (addr='tcp://*:5555')",
+       "OSError: [Errno 99] Cannot assign requested address", raised=True),
     _S("retry-loop", "", _N, 0, r"entering retry loop|[Rr]etrying (?:in|after|request|with)|will retry|"
        r"(?:out of memory|nan|NaN)\b.{0,600}\b(?:trying|retrying|halving|reducing|lowering|skipping|falling back|"
        r"continuing)\b|"

@@ -62,8 +62,8 @@ TABLE: tuple[Signature, ...] = (
        "open files limit: 1048576"),
     _S("host-memory", "host_oom", _R, SPECIFIC,
        r"(?:can't allocate|not enough) memory: you tried to allocate|\[Errno 12\]|std::bad_alloc|"
-       r"Unable to allocate .{1,40} for an array|ArrowMemoryError",
-       "torch CPUAllocator; errno ENOMEM; numpy",
+       r"Unable to allocate .{1,40} for an array|ArrowMemoryError|memory allocation of \d+ bytes failed",
+       "torch CPUAllocator; errno ENOMEM; numpy; Rust alloc",
        "RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to allocate 8589934592 bytes.",
        "allocated 12 buffers"),
     _S("data-worker-killed", "dataloader_killed", _R, SPECIFIC,

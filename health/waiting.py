@@ -53,7 +53,10 @@ def laggard(evidence: RoundEvidence, readings: list[Reading], blocked: Sequence[
         return named(*blocked[0])
     if (found := silent(evidence)) is not None:
         return named(*found)
-    spoken = {r.exit.rank for r in waiting} | {r.exit.rank for r in readings if r.standing is Standing.CRIED}
+    # One that aborted without a word may be it: its own watchdog had told of a wait.
+    spoken = {r.exit.rank for r in waiting} | {
+        r.exit.rank for r in readings if r.standing is Standing.CRIED and r.weight
+    }
     # One that a stop let end with 0 has said nothing by it.
     spoken |= {r.exit.rank for r in readings if r.exit.status == 0 and not r.exit.stopping}
     left = [rank for rank in home if rank not in spoken]
