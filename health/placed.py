@@ -12,6 +12,7 @@ import re
 from .tracebacks import Raised
 
 DOUBTFUL = frozenset({"KeyError", "ValueError", "IndexError", "AssertionError"})  # types that say nothing of a cause
+_CHECKS = DOUBTFUL | {"RuntimeError", "Exception", "TypeError"}  # what code that looks at options raises
 _PROGRAM = re.compile(  # a table of the program's own, its settings, a checkpoint
     r"\b[A-Z][A-Z0-9_]{2,40}\[|\b(?:args|cfg|conf|config|opts?|options|hparams|settings|kwargs|environ|registry|ckpt|"
     r"checkpoint|state_dict)\w{0,12}\b"
@@ -26,12 +27,12 @@ _ARGUMENTS = re.compile(
 
 def means(cls: str, raised: Raised) -> str:
     """Return the class that the exception stands for, given the one that its type alone stands for."""
+    if cls == "user_exception" and raised.type in _CHECKS and _ARGUMENTS.search(raised.frame):
+        return "user_args"
     if raised.type not in DOUBTFUL:
         return cls
     if cls == "user_data_error" and raised.type == "KeyError":
         return cls if _a_field(raised) else "user_exception"
-    if cls == "user_exception" and _ARGUMENTS.search(raised.frame):
-        return "user_args"
     if cls == "user_exception" and raised.type != "KeyError" and _READS_SAMPLES.search(raised.frame):
         return "user_data_error"
     return cls

@@ -18,6 +18,7 @@ TABLE: tuple[Signature, ...] = (
     _S("missing",
        "user_data_missing", _R, TYPED, r"(?:FileNotFoundError|DatasetNotFoundError|NotADirectoryError)\b|NoSuchKey\b|"
        r"\w*Error\b.{0,200}(?:\[Errno 2\]|No such file or directory|does not appear to have a file named|"
+       r"Can't load \w{1,20}(?: \w{1,20})? (?:for|of) '|[Ee]rror no file named|"
        r"is not a valid model identifier|Unable to (?:synchronously )?open file)",
        "errno ENOENT; datasets; S3",
        "FileNotFoundError: [Errno 2] No such file or directory: '/data/train-00017.arrow'",
@@ -42,7 +43,10 @@ TABLE: tuple[Signature, ...] = (
        r"\w*(?:Error|Exception)\b.{0,200}(?:does not broadcast with|to have the same shape|[Ii]ncompatible shapes|"
        r"contracting dim|must match the (?:existing )?size|same number of dimensions|[Dd]imension out of range|"
        r"must be equal to input_size|mismatch in its core dimension|[Ii]nconsistent tensor sizes|"
-       r"[Ee]xpected \d+D .{0,60}input|to have \d+ channels|must be a \dD tensor|self must be a matrix)",
+       r"[Ee]xpected \d+D .{0,60}input|to have \d+ channels|must be a \dD tensor|self must be a matrix|"
+       r"does(?: not|n't) match the shape|[Ee]xpected size for first|"
+       r"[Ss]hapes? .{0,60} (?:do(?:es)? not|don't|must) match|"
+       r"shapes? .{0,60} (?:are|is) (?:not aligned|incompatible))",
        "torch ATen Linear.cpp (einsum), WrapDimUtils, RNN.cpp; jax lax.py; tensorflow; numpy ufunc",
        "RuntimeError: einsum(): subscript d has size 128 for operand 1 which does not broadcast with previously seen "
        "size 64",
@@ -62,6 +66,12 @@ TABLE: tuple[Signature, ...] = (
        "Python zlib, lzma, struct, csv; datasets, mosaicml streaming, PyAV, decord, soundfile, Pillow",
        "zlib.error: Error -3 while decompressing data: incorrect header check",
        "IndexError: list index out of range", raised=True),
+    _S("data-fields", "user_data_error", _R, TYPED - 5,
+       r"ValueError: (?:didn't find \[.{0,80}\] in \[|could not convert string to (?:float|int)|"
+       r"Columns? .{0,80} not in )",
+       "webdataset filters.py to_tuple; Python float, int; datasets",
+       "ValueError: didn't find ['txt'] in ['__key__', '__url__', 'jpg']",
+       "ValueError: didn't find a free port", raised=True),
     _S("data-path", "user_data_missing", _R, TYPED - 6,
        r"\w*(?:Error|Exception): .{0,300}(?:"
        r"['\"` ]/[\w.@+-]{1,60}/.{0,200} (?:does(?: not|n't) exist|(?:is|was|were)? ?not found|is missing)\b|"
@@ -85,6 +95,7 @@ TABLE: tuple[Signature, ...] = (
        "KeyError: 'config'", raised=True),
     _S("config-mismatch", "user_args", _R, TYPED - 3,
        r"\w*Error\b.{0,200}(?:not equal to micro_batch_per_gpu|world.?size \(\d+\) is not divisible by|"
+       r"Unsupported nproc_per_node value|"
        r"is not divisible by (?:the )?(?:world|data|tensor|pipeline|model).{0,20}size)",
        "DeepSpeed config.py _batch_assertion; Megatron-LM arguments.py validate_args",
        "AssertionError: world size (12) is not divisible by total_model_size (8)",
@@ -97,13 +108,11 @@ TABLE: tuple[Signature, ...] = (
        "google.auth.exceptions.DefaultCredentialsError: Your default credentials were not found.",
        "TokenizerError: token 12 not found", raised=True),
     _S("auth", "user_auth", _R, TYPED + 5,
-       r"(?:GatedRepoError|RepositoryNotFoundError|\w{0,20}AuthenticationError|NoCredentialsError|UnauthorizedError|"
-       r"DefaultCredentialsError|RefreshError|PartialCredentialsError|\w{0,12}TokenLoadError|TokenRetrievalError|"
-       r"LocalTokenNotFoundError|Unauthenticated|PermissionDenied|"
+       r"(?:GatedRepoError|RepositoryNotFoundError|AuthenticationError|NoCredentialsError|UnauthorizedError|"
        r"AccessDenied)\b|"
        r"\w*(?:Error|Exception)\b.{0,120}(?:40[13] Client Error|\(AccessDenied\)|Unauthorized|Invalid user token|"
        r"\(403\)|Forbidden|access a gated repo|"
-       r"InvalidAccessKeyId|ExpiredToken|SignatureDoesNotMatch|InvalidToken|api_key not configured|No API key)",
+       r"InvalidAccessKeyId|ExpiredToken|api_key not configured)",
        "huggingface_hub errors.py, wandb, botocore, requests",
        "GatedRepoError: 401 Client Error. (Request ID: Root=1-0000)",
        "HTTPError: 503 Server Error: Service Unavailable for url", raised=True),
@@ -112,23 +121,21 @@ TABLE: tuple[Signature, ...] = (
        r"\(503\)|ServerBusy|server is busy|InternalServerError|TooManyRequests|BadGateway|"
        r"Service Unavailable|Max retries exceeded with url|Read timed out|Gateway Time-?out|Too Many Requests|"
        r"couldn't connect to '|operation timed out|urlopen error|"
-       r"\((?:InternalError|RequestTimeout|ServiceUnavailable|ThrottlingException|Throttling|500|502|504)\)|"
-       r"StatusCode\.UNAVAILABLE|reach the server)|"
+       r"reach the server)|"
        r"(?:ServiceUnavailable|GatewayTimeout|ReadTimeout|ConnectTimeout|EndpointConnectionError|"
-       r"LocalEntryNotFoundError|CommError|TooManyRequests|DeadlineExceeded|BadGateway|\w{0,16}ConnectTimeoutError|"
-       r"\w{0,16}ReadTimeoutError|ConnectionClosedError|HTTPClientError|ServiceResponse\w{0,7}Error|"
-       r"ServerDisconnectedError|ClientConnector\w{0,12}Error|ClientPayloadError|RemoteDisconnected|"
-       r"RemoteProtocolError|ConnectError|ResponseNotReady|RetryError|"
+       r"LocalEntryNotFoundError|CommError|"
+       r"ServerDisconnectedError|"
        r"ChunkedEncodingError|IncompleteRead|OfflineModeIsEnabled|ConnectionError$)\b",
-       "requests, urllib3, botocore, huggingface_hub, wandb, google api_core, aiohttp, httpx, azure core",
+       "requests, urllib3, botocore, huggingface_hub, wandb",
        "HTTPError: 503 Server Error: Service Unavailable for url: https://hub.example/api",
        "HTTPError: 401 Client Error: x", raised=True),
     _S("service-client", "external_service", _R, TYPED + 5,
        r"(?:TooManyRequests|DeadlineExceeded|\w{0,16}(?:Connect|Read)TimeoutError|ConnectionClosedError|HTTPClientError|"
-       r"ServiceResponse\w{0,7}Error|ClientConnector\w{0,12}Error|ClientPayloadError|RemoteDisconnected|"
+       r"Service(?:Response|Request)\w{0,7}Error|ClientConnector\w{0,12}Error|ClientPayloadError|RemoteDisconnected|"
        r"RemoteProtocolError|ConnectError|ResponseNotReady|RetryError)\b|"
        r"\w*(?:Error|Exception)\b.{0,120}(?:\((?:InternalError|RequestTimeout|ServiceUnavailable|Throttling\w{0,9}|"
-       r"50[0234])\)|StatusCode\.UNAVAILABLE|Remote end closed connection)",
+       r"50[0234])\)|StatusCode\.UNAVAILABLE|Remote end closed connection|Failed to establish a new connection)|"
+       r"\w*(?:Error|Exception)\b.{0,300}Max retries exceeded with url",
        "botocore exceptions.py, google api_core, aiohttp, httpx, http.client, azure core, tenacity, grpc",
        "botocore.exceptions.ClientError: An error occurred (InternalError) when calling the PutObject operation",
        "ClientError: An error occurred (NoSuchKey) when calling the GetObject operation", raised=True),

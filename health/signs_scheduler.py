@@ -12,11 +12,11 @@ TABLE: tuple[Signature, ...] = (
     _S("slurm-preempted", "preempted", _R, HARDWARE + 5,
        r"CANCELLED AT \S{1,40} DUE TO PREEMPTION|due to preemption|Preempted in order to admit|"
        r"Handling auto-requeue signal|"
-       r"Job has been preempted|Preempted by (?:a )?pod|"
+       r"Job has been preempted|Preempted (?:by (?:a )?pod|to accommodate a workload)|"
        r"TERM_PREEMPT|(?:instance|VM|pod|node|[Jj]ob) (?:has been|was|is being) preempted|"
        r"(?:[Ss]pot|[Pp]reemption|[Ii]nterruption|[Tt]ermination)\b.{0,30} notice (?:was )?received|"
        r"[Rr]eceived (?:an? )?(?:[Ss]pot|[Pp]reemption|[Ii]nterruption|[Tt]ermination)\b.{0,30} notice",
-       "slurm slurmstepd req.c, srun; submitit; lightning; LSF; kube-scheduler; notices of clouds",
+       "slurm slurmstepd req.c, srun; submitit; lightning; LSF; kube-scheduler; kueue; notices of clouds",
        "slurmstepd: error: *** STEP 608.0 ON node-a5 CANCELLED AT 2026-03-11T02:06:12 DUE TO PREEMPTION ***",
        "slurmstepd: error: *** STEP 608.0 ON node-a5 CANCELLED AT 2026-03-11T02:06:12 DUE TO TIME LIMIT ***"),
     _S("slurm-time", "time_limit", _R, HARDWARE + 5,
@@ -42,8 +42,9 @@ TABLE: tuple[Signature, ...] = (
        "slurmstepd: error: Detected zonelist changes"),
     _S("systemd-oom", "host_oom", _R, HARDWARE,
        r"has been killed by the OOM killer|systemd-oomd(?:\[\d+\])?:? [Kk]illed|earlyoom\[\d+\]: sending SIG|"
+       r"node had condition: \[MemoryPressure|"
        r"[Ff]ailed with result 'oom-kill'",
-       "systemd core/service.c, oom/oomd-manager.c; earlyoom kill.c",
+       "systemd core/service.c, oom/oomd-manager.c; earlyoom kill.c; kubelet eviction manager",
        "systemd[2201]: train.scope: systemd-oomd killed 41 process(es) in this unit.",
        "systemd[1]: Started systemd-oomd.service - Userspace Out-Of-Memory (OOM) Killer."),
     _S("srun-killed-all", "launcher_killed_by_srun", _R, GENERIC - 2,
@@ -72,7 +73,8 @@ TABLE: tuple[Signature, ...] = (
        "docker: Error response from daemon: error while creating mount source path '/mnt/nfs/data': file exists.",
        "mount.nfs: timeout set for Wed Mar 11 02:14:09 2026"),
     _S("disk-pressure", "disk_full_local", _R, HARDWARE,
-       r"low on resource: (?:ephemeral-storage|inodes)|local ephemeral storage usage exceeds",
+       r"low on resource: (?:ephemeral-storage|inodes)|local ephemeral storage usage exceeds|"
+       r"node had condition: \[DiskPressure",
        "kubelet eviction manager",
        "The node was low on resource: ephemeral-storage. Threshold quantity: 10Gi, available: 7881Mi.",
        "The node has 412Gi of ephemeral-storage"),

@@ -113,7 +113,8 @@ TABLE: tuple[Signature, ...] = (
        "Terminating process because the JAX distributed service detected fatal errors.",
        "Connecting to JAX distributed service on node-a1:1234"),
     _S("jax-barrier", "collective_init_timeout", _R, HANG + 1,
-       r"Barrier timed out\. .{0,40}(?:PjRT_Client_Connect|Wait_for_all_tasks_to_register|\[Init\])",
+       r"Barrier timed out\. .{0,40}(?:PjRT_Client_Connect|Wait_for_all_tasks_to_register|\[Init\])|"
+       r"RegisterTask.{0,40}[Dd]eadline|connect to coordination service .{0,40}DEADLINE_EXCEEDED",
        "XLA coordination service",
        "DEADLINE_EXCEEDED: Barrier timed out. Id: PjRT_Client_Connect.",
        "DEADLINE_EXCEEDED: Barrier timed out. Id: save_step_100."),

@@ -31,8 +31,9 @@ _FRAMED = re.compile(r'(.{0,128}?) {1,2}File \\?"[^"]{1,512}", line \d{1,9}, in 
 _RAISED = re.compile(r"((?:[A-Za-z_]\w{0,63}\.){0,12}[A-Za-z_]\w{0,80})(?:\(\w{1,80}\))?(?::(?: |$)|$)")
 _TELLING = re.compile(r"\w(?:Error|Exception|Interrupt|Failure|OutOfMemory)|^Exception$")
 _TELLING_DOTTED = re.compile(
-    r"\w(?:Unavailable|Timeout|TimedOut|Failed|Exceeded|Requests|Invalid|OutOfResources)$|^[Ee]rror$"
+    r"\w(?:Unavailable|Timeout|TimedOut|Failed|Exceeded|Requests|Invalid|OutOfResources|Expired|NotFound|File|Mismatch|Denied|Forbidden|Closed)$|^[Ee]rror$"
 )
+_OF_ERRORS = re.compile(r"\.(?:exc|exceptions?|errors?|errorfactory)\.[A-Z]\w{0,80}$")
 _LEVELS = frozenset({"INFO", "WARNING", "WARN", "ERROR", "DEBUG", "CRITICAL", "FATAL", "NOTE", "Error", "Warning"})
 _LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python\d|<frozen |^<string>$")
 _REPORTED = re.compile(r"( {1,8})traceback ?: Traceback")  # torchrun's report: the rest stands under its label
@@ -106,7 +107,11 @@ def find(lines: Sequence[str]) -> tuple[Raised, ...]:
         dotted = kind != named[1]
         if in_block and not dotted and kind.islower():  # another rank's line in between: no exception is named so
             continue
-        if in_block or _TELLING.search(kind) or (dotted and _TELLING_DOTTED.search(kind)):
+        if (
+            in_block
+            or _TELLING.search(kind)
+            or (dotted and (_TELLING_DOTTED.search(kind) or _OF_ERRORS.search(named[1])))
+        ):
             raised.append(Raised(index, kind, kind + body[named.end(1) :], frame or library, source, ignored))
             in_block = ignored = False
             frame = library = source = ""

@@ -41,7 +41,8 @@ def laggard(evidence: RoundEvidence, readings: list[Reading], blocked: Sequence[
     accused = {rank for r in waiting for rank in r.suspects}
     if len(accused) == 1:
         return named(accused.pop(), "the others named it in monitoredBarrier", "last lines")
-    behind = _behind([(r, r.wait) for r in waiting if r.wait is not None])
+    stood = [r for r in readings if r.standing is Standing.CRIED and r.wait is not None]  # told to dump by others
+    behind = _behind([(r, r.wait) for r in (*waiting, *stood) if r.wait is not None])
     found = suspect(evidence, home, [r.exit.rank for r in waiting])
     if found is not None and (behind is None or found.source == "flight recorder"):
         return named(*found)
