@@ -63,7 +63,8 @@ def silent(evidence: RoundEvidence) -> Suspect | None:
 
 
 def _of(evidence: RoundEvidence, kind: type[_F]) -> list[_F]:
-    return [fact for node in evidence.nodes for fact in node.facts if isinstance(fact, kind)]
+    nodes = sorted(evidence.nodes, key=lambda node: (node.order, node.node))
+    return [fact for node in nodes for fact in node.facts if isinstance(fact, kind)]
 
 
 def _by_position(positions: Iterable[Position], home: Mapping[int, str]) -> Suspect | None:

@@ -23,12 +23,18 @@ from .signatures import Role, match
 
 NOWHERE = "-"  # the node of files that name none
 NOBODY = -1  # the rank of lines that no rank is known to have written
+NEAR_END = 4  # lines: a cry there was the last thing that the rank had to say
 _FINISHED = re.compile(
-    r"(?i)\b(?:training|run|job|all)\b.{0,40}\b(?:finished|completed?|done)\b|"
-    r"\b(?:finished|completed) (?:training|successfully)|"
+    r"(?i)\b(?:training|run|job|all|evaluation|benchmark|epochs?)\b.{0,40}\b(?:finished|completed?|done)\b|"
+    r"\b(?:finished|completed) (?:training|successfully|evaluation)|"
     r"^\W*(?:all )?(?:done|finished)\W*$|\b(\d{1,12})/\1\b.{0,20}\bdone\b"
 )
 _CAME_TO_END = re.compile(r"destroy_process_group\(\) was not called")  # as the interpreter ends, whatever the reason
+_STOPPED = re.compile(
+    r"(?i)\b(?:received|caught|got|handling|on)\b.{0,40}\b(?:SIGTERM|signal 15|SIGINT|signal 2)\b|"
+    r"\bSIGTERM\b.{0,20}\b(?:received|caught)"
+)
+_LAST = 20  # lines in which a rank tells why it leaves
 _SHELL = re.compile(r"(?:^|: line \d{1,6}: +\d{1,9} )(Killed|Terminated|Aborted|Segmentation fault|Bus error)\b(?! by)")
 # How the kernel ends a process that it names.
 _FROM_KERNEL = {kernel_log.Kind.OOM: -9, kernel_log.Kind.MEMORY: -7, kernel_log.Kind.CRASH: -11}
@@ -83,7 +89,10 @@ class Beside(NamedTuple):
 
 
 def settle(ends: Sequence[End], statuses: Sequence[int], said: Reported, beside: Beside) -> list[str]:
-    """Give every rank its status; return what had to be concluded, in words. Unfit when those given do not fit."""
+    """Give every rank its status; return what had to be concluded, in words. Unfit when those given do not fit.
+
+    Where neither a status nor a text says how the round ended, they stay unknown.
+    """
     ranks = [end for end in ends if end.rank != NOBODY]
     _tell_pids(ranks, said)
     if len(statuses) > 1 or (statuses and not set(said.statuses) & {end.rank for end in ranks}):
@@ -125,11 +134,15 @@ def _told(ranks: Sequence[End], said: Reported) -> None:
 
 
 def _stopped(ranks: Sequence[End], said: Reported) -> None:
-    """Mark ranks that a launcher ended because of another: SIGTERM, where another rank failed by itself."""
+    """Mark ranks that a launcher ended because of another: SIGTERM, where another rank failed by itself.
+
+    One that took it and ended with 0 says so, or its launcher does: its end is not its own.
+    """
     failed = any(end.status not in (None, 0) and exits.signal_of(end.status or 0) != 15 for end in ranks)
     for end in ranks:
         terminated = end.status is not None and exits.signal_of(end.status) == 15
-        end.stopping = (terminated and failed) or (end.pid in said.stopped and end.pid > 0)
+        told = end.status == 0 and failed and any(_STOPPED.search(line.text) for line in end.part.lines[-_LAST:])
+        end.stopping = (terminated and failed) or told or (end.pid in said.stopped and end.pid > 0)
 
 
 def _concluded(ends: Sequence[End], beside: Beside) -> list[str]:
@@ -140,7 +153,7 @@ def _concluded(ends: Sequence[End], beside: Beside) -> list[str]:
     for end in ranks:
         pasted = [sign.kind for sign in kernel_log.signs(line.text for line in end.part.lines)]
         end.status = _shell_status(end.part.lines) if end.status is None else end.status
-        if end.status is None and (end.pid in ended or (pasted and len(ranks) == 1)):
+        if end.status is None and (end.pid in ended or (pasted and len(ranks) == 1 and not _came_to_end(end))):
             end.status = ended.get(end.pid, next((_FROM_KERNEL[kind] for kind in pasted if kind in _FROM_KERNEL), 1))
     unknown = [end for end in ranks if end.status is None]
     read = {id(end): read_end(end.node, fact(end, 0.0)._replace(status=1), beside.own) for end in ends}
@@ -153,12 +166,15 @@ def _concluded(ends: Sequence[End], beside: Beside) -> list[str]:
         end.status = 1
     silent = [end for end in unknown if end.status is None]
     if not failing and not known_bad and not launcher and not other:
+        note = "no exit status is known (--exit gives them), and no text names a failure"
+        if not any(end.status == 0 or _came_to_end(end) for end in ranks):
+            return [f"{note}, nor says that it came to its end"]
         for end in silent:
             end.status = 0
-        return ["no exit status is known (--exit gives them), and no text names a failure"]
+        return [note]
     standings = [read[id(end)].standing for end in failing]
     cries_alone = bool(failing) and not launcher and not known_bad and min(standings) == Standing.CRIED
-    finished = [end for end in silent if end.part.lines and _FINISHED.search(end.part.lines[-1].text)]
+    finished = [end for end in silent if _came_to_end(end)]
     for end in silent:
         if end in finished:
             end.status = 0
@@ -168,6 +184,11 @@ def _concluded(ends: Sequence[End], beside: Beside) -> list[str]:
             end.status, end.stopping = -15, True  # as launchers end the ranks that are left
     some = "of some ranks no" if len(unknown) < len(ranks) else "no"
     return [f"{some} exit status is known (--exit gives them): concluded from the texts"]
+
+
+def _came_to_end(end: End) -> bool:
+    """Whether the last line says that all was done."""
+    return bool(end.part.lines) and bool(_FINISHED.search(end.part.lines[-1].text))
 
 
 def _failed(reading: Reading, lines: Sequence[Said], own: OwnSignatures) -> bool:
@@ -181,7 +202,7 @@ def _failed(reading: Reading, lines: Sequence[Said], own: OwnSignatures) -> bool
         late = reading.standing >= Standing.NETWORK and finished  # a peer, or a watchdog, after all was done
         return bool(reading.weight) and not late
     came = any(map(_CAME_TO_END.search, texts)) and not any(hit.raised for hit in hits)
-    ends_so = hits[-1].index == len(texts) - 1 or bool(hits[-1].raised)
+    ends_so = hits[-1].index >= len(texts) - NEAR_END or bool(hits[-1].raised)
     return ends_so and not finished and not came
 
 

@@ -92,11 +92,15 @@ TABLE: tuple[Pattern, ...] = (
             "linux mm/oom_kill.c __oom_kill_process; before 5.x 'Kill process … or sacrifice child'",
             "Memory cgroup out of memory: Killed process 4242 (python) total-vm:9000kB, anon-rss:8000kB",
             "oom_reaper: reaped process 7899 (python), now anon-rss:0kB, file-rss:0kB, shmem-rss:2048kB"),
-    Pattern(Kind.MEMORY, "host_memory_ecc", r"Memory failure: 0x[0-9a-fA-F]{1,16}: Sending SIGBUS to "
-            r"(?P<process>[^:]{1,64}):(?P<pid>\d{1,9}) due to hardware memory corruption",
-            "linux mm/memory-failure.c kill_proc",
+    Pattern(Kind.MEMORY, "host_memory_ecc", r"(?:Memory failure|MCE):? 0x[0-9a-fA-F]{1,16}: (?:Sending SIGBUS to|"
+            r"(?:[Ff]orcibly )?[Kk]illing) (?P<process>[^:]{1,64}):(?P<pid>\d{1,9}) (?:due to hardware memory corruption|"
+            r"because of failure to unmap)",
+            "linux mm/memory-failure.c kill_proc, kill_procs; before 4.15 'MCE 0x…: Killing …'",
             "Memory failure: 0x4f1a22: Sending SIGBUS to python:30517 due to hardware memory corruption",
             "Memory failure: 0x4f1a22: recovery action for clean LRU page: Recovered"),
+    Pattern(Kind.MEMORY, "host_memory_ecc", r"\[Hardware Error\]:\s{1,8}error_type: \d{1,3}, multi-bit ECC",
+            "linux drivers/firmware/efi/cper.c cper_print_mem (APEI)",
+            "[Hardware Error]:   error_type: 5, multi-bit ECC", "[Hardware Error]:   error_type: 2, single-bit ECC"),
     Pattern(Kind.MEMORY, "host_memory_ecc", r"EDAC .{1,80}?: \d{1,6} UE |mce: Uncorrected hardware memory error|"
             r"Machine [Cc]heck(?: Exception)?: [0-9a-fA-F]{1,3} Bank \d{1,3}: (?P<scope>[0-9a-fA-F]{16})\b",
             "linux drivers/edac/edac_mc.c, arch/x86/kernel/cpu/mce/core.c print_mce",

@@ -74,9 +74,11 @@ def assembled(
         end.status = 1 if bad and read_end(end.node, fact(end, 0.0)._replace(status=1), own).weight else 0
     counted = [end for end in ends if end.rank != NOBODY or end.status]
     nodes: dict[str, list[Fact]] = {end.node: [] for end in counted}
-    for at, end in enumerate(_ordered(counted, own)):  # within a second: nobody knows more than their order
-        nodes[end.node].append(fact(end, at / len(counted)))
-    _fill_gaps(ranks, nodes)
+    known = [end for end in counted if end.status is not None]
+    for at, end in enumerate(_ordered(known, own)):  # within a second: nobody knows more than their order
+        nodes[end.node].append(fact(end, at / len(known)))
+    if known:
+        _fill_gaps(ranks, nodes)
     last = stamps.last_wall(line.text for end in ranks for line in reversed(end.part.lines))
     ages = stamps.before_end([line.text for _, line in kernel], last)
     logged = [(node, [KernelLine(0.0, line.text)]) for (node, line), age in zip(kernel, ages, strict=True) if not age]

@@ -71,7 +71,8 @@ _PROGRESS = re.compile(r"(?i)\b(?:step|iter|iteration|epoch)s?\b[ =:#\[(]{0,3}\d
 _NO_PROGRESS = re.compile(r"%\||\|[^|\w]{1,200}\||srun: |slurmstepd: |submitit ")
 _SPEAKER = re.compile(r"\[(?:rank|default|Rank |rank: )(\d{1,7})\]|^(\d{1,6}): |^\[\d{1,6},(\d{1,6})\]<std")
 _WORK = re.compile(r"WorkNCCL\(SeqNum=(\d{1,12}), OpType=(\w{1,40})")
-_ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (-?\d{1,12})")
+_ENQUEUED = re.compile(r"[Ll]ast enqueued (?:NCCL )?work: (-?\d{1,12})")
+_STOOD = re.compile(r"[Ll]ast enqueued (?:NCCL )?work: (\d{1,12}), last completed (?:NCCL )?work: (\d{1,12})")
 _GROUP = re.compile(r"PG GUID (\w{1,40})")
 _NESTED = re.compile(  # another launcher inside ours: torchrun, DeepSpeed, multiprocessing, subprocess
     r"exitcode ?\s?: (-?\d{1,3})\b|exits with return code = (-?\d{1,3})\b|"
@@ -79,6 +80,7 @@ _NESTED = re.compile(  # another launcher inside ours: torchrun, DeepSpeed, mult
 )
 _ACCUSED = re.compile(r"Ranks? ([\d, ]{1,400}) failed to pass monitoredBarrier")
 TOLD = frozenset({"cuda-oom", "cuda-oom-foreign"})  # signs that programs print when they handle what they saw
+VAGUE = "cuda-other"  # the sign of a CUDA error that says no more
 _CASCADE_FAMILIES = frozenset({"network", "rendezvous"})
 
 
@@ -154,6 +156,9 @@ def _best(hits: list[Hit]) -> Hit | None:
     causes = [hit for hit in hits if hit.role is Role.ROOT]
     cries = [hit for hit in hits if hit.role is Role.VICTIM]
     best = max(causes, key=lambda hit: (hit.weight, hit.index), default=None)
+    if best is not None and best.sign == VAGUE:  # what torch's abort of a late collective leaves behind it
+        late = [hit for hit in causes if find(hit.cls).family == "hang" and hit.index < best.index]
+        best = max(late, key=lambda hit: (hit.weight, hit.index), default=best)
     first_cry = min(cries, key=lambda hit: (hit.index, -hit.weight), default=None)
     if best is None or first_cry is None:
         return best or first_cry
@@ -221,9 +226,11 @@ def _explains(hit: Hit, end: RankExit) -> bool:
 def _wait(lines: list[str]) -> Wait | None:
     text = "\n".join(lines)
     work = _WORK.search(text)
-    if work is None:
-        return None
     enqueued, group = _ENQUEUED.search(text), _GROUP.search(text)
+    if work is None:  # told to dump by another: where it stood itself
+        stood = _STOOD.search(text)
+        at = min(int(stood[1]), int(stood[2]) + 1) if stood else -1
+        return Wait(at, int(stood[1]), group[1] if group else "", "a collective") if stood else None
     return Wait(int(work[1]), int(enqueued[1]) if enqueued else -1, group[1] if group else "", work[2])
 
 

@@ -16,6 +16,7 @@ from functools import cache, lru_cache
 
 from .needles import grouped, needles
 from .own_signatures import NONE, OwnSign, OwnSignatures, first
+from .placed import means
 from .tail import clean
 from .tracebacks import Raised, find, strip
 
@@ -164,9 +165,10 @@ def _match_line(index: int, line: str, raised: Raised | None) -> list[Hit]:
             continue
         if signature.role is Role.NOISE:
             return []
-        hits.append(Hit(signature.name, signature.cls, signature.role, signature.weight, index, line, raised))
+        cls = means(signature.cls, raised) if raised and signature.raised else signature.cls
+        hits.append(Hit(signature.name, cls, signature.role, signature.weight, index, line, raised))
     if raised and raised.ignored:
         return []
     if raised and not hits:
-        hits.append(Hit(UNNAMED, "user_exception", Role.ROOT, GENERIC, index, line, raised))
+        hits.append(Hit(UNNAMED, means("user_exception", raised), Role.ROOT, GENERIC, index, line, raised))
     return hits

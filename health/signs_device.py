@@ -113,6 +113,7 @@ TABLE: tuple[Signature, ...] = (
        r"Error \d{1,4}: OS call failed|CUDA_ERROR_(?:NO_DEVICE|SYSTEM_NOT_READY|NOT_INITIALIZED|DEVICE_UNAVAILABLE)|"
        r"Failed to initialize NVML: (?:Unknown Error|Driver Not Loaded)|"
        r"nvidia-container-cli: (?:initialization|device) error|is only supported with GPUs, no GPUs found|"
+       r"couldn't communicate with the NVIDIA driver|"
        r"You requested gpu: |No supported gpu backend found|^No devices were found$|"
        r"Unable to initialize backend 'cuda'|"
        r"deserialize object on (?:a CUDA device but torch|CUDA device \d+ but torch)",
@@ -124,8 +125,10 @@ TABLE: tuple[Signature, ...] = (
        r"forward compatibility was attempted|provided PTX was compiled with an unsupported toolchain|"
        r"compiled with different CUDA|Torch not compiled with CUDA enabled|unsupported display driver|"
        r"is not compatible with the current PyTorch installation|CUDA_ERROR_(?:NO_BINARY_FOR_GPU|UNSUPPORTED_PTX)|"
-       r"[Dd]river/library version mismatch",
-       "CUDA runtime errors 35, 209, 222, 804",
+       r"[Dd]river/library version mismatch|cuDNN version incompatibility|"
+       r"CU(?:DNN|BLAS)_STATUS_(?:SUBLIBRARY_)?VERSION_MISMATCH|"
+       r"mismatches the version that was used to compile",
+       "CUDA runtime errors 35, 209, 222, 804; torch backends/cudnn, cpp_extension.py",
        "RuntimeError: CUDA error: no kernel image is available for execution on the device",
        "CUDA driver version 12.4, runtime version 12.4"),
     _S("cuda-other", "gpu_app_fault", _R, TYPED - 5,

@@ -16,8 +16,11 @@ START = (
     _S("usage", "user_args", _R, SPECIFIC,
        r": error: (?:unrecognized arguments|the following arguments are required|argument .{1,200}: |ambiguous option|"
        r"one of the arguments)|^Error: (?:No such option|Missing (?:option|argument|parameter)|Invalid value for|"
-       r"Got unexpected extra)|Could not override '|not used by the HfArgumentParser|Unknown command line flag '",
-       "Python argparse.py, click exceptions.py, hydra",
+       r"Got unexpected extra)|Could not override '|not used by the HfArgumentParser|Unknown command line flag '|"
+       r"function received no value for the required argument|ERROR: Could not consume arg|"
+       r"is not equal to micro_batch_per_gpu \* gradient_acc_step|world size \(\d+\) is not divisible by|"
+       r"DeepSpeedConfigError",
+       "Python argparse.py, click exceptions.py, hydra, fire; DeepSpeed config.py, Megatron arguments.py",
        "train.py: error: unrecognized arguments: --local-rank=0", "train.py: error: could not reach the server"),
     _S("no-script", "user_args", _R, SPECIFIC,
        r"can't open file '.{1,400}': \[Errno \d+\]|can't find '__main__' module in", "Python Modules/main.c",
@@ -43,7 +46,8 @@ START = (
        r"NCCL version mismatch|"
        r"compiled using NumPy 1\.x cannot be run|binary incompatibility|cannot allocate memory in static TLS block|"
        r"wrong ELF class|invalid ELF header|incompatible with the installed (?:torch|CUDA)|"
-       r"operator \w{1,40}::\w{1,40} does not exist|this version of jax requires version",
+       r"operator \w{1,40}::\w{1,40} does not exist|this version of jax requires version|"
+       r"newer than and incompatible with",
        "glibc ld.so", "ImportError: libtorch_cuda.so: undefined symbol: ncclCommRegister",
        "nm: 3 symbols undefined, as expected"),
 )
@@ -54,14 +58,17 @@ CHECKPOINT = (
        r"invalid header or archive is corrupted|pickle data was truncated|Ran out of input|"
        r"UnpicklingError(?!: Weights only)|"
        r"MetadataIncompleteBuffer|HeaderTooLarge|HeaderTooSmall|InvalidHeader|Error while deserializing header|"
-       r"File is not a zip file|storage has wrong byte size|Invalid magic number; corrupt|InvalidHeaderDeserialization|"
+       r"File is not a zip file|Bad CRC-32 for file|Data loss: .{0,40}(?:sstable|checksum|corrupt)|"
+       r"storage has wrong byte size|Invalid magic number; corrupt|InvalidHeaderDeserialization|"
        r"Unable to load weights from pytorch checkpoint|kMaxSupportedFileFormatVersion",
        "torch serialization.py, inline_container.cc; Python pickle, zipfile; safetensors",
        "RuntimeError: unexpected EOF, expected 8 more bytes. The file might be corrupted.",
        "saved header of 8 bytes, archive is complete"),
     _S("ckpt-incomplete", "ckpt_incomplete", _R, SPECIFIC + 3,
-       r"metadata is None$|Missing key in checkpoint state_dict: |Can't find a valid checkpoint at|"
-       r"is not a distributed checkpoint|zero checkpoints paths are missing|"
+       r"metadata is None$|[Cc]heckpoint .{0,200}(?:is not finalized|is incomplete|is not complete)\b|"
+       r"Missing key in checkpoint state_dict: |Can't find a valid checkpoint at|"
+       r"is not a distributed checkpoint|"
+       r"no file named .{1,300} found in directory \S{0,300}checkpoint-\d|zero checkpoints paths are missing|"
        r"No such file or directory: '.{0,300}(?:/\.metadata|\.distcp|mp_rank_\d\d\w*(?:/\w{1,40}\.pt)?|"
        r"iter_\d{4,12}/\w{1,40}\.(?:pt|json)|"
        r"_optim_states\.pt|"
@@ -73,10 +80,15 @@ CHECKPOINT = (
        r"(?:Error|Exception|Interrupt)\w{0,20}: .{0,200}(?:[Ff]ound (?:NaN|Inf|nan|inf)|[Dd]etected (?:nan|NaN|inf)|"
        r"variables are nan|infinite or NaN|[Ll]oss .{0,40}(?:is|was|"
        r"became|returned) (?:nan|NaN|inf)|"
-       r"NaN (?:loss|detected|or Inf)|non-?finite|[Nn]an (?:loss|values?)|[Mm]inimum loss scale|"
+       r"NaN (?:loss|detected|or Inf)|non-?finite|"
+       r"(?:not|never) (?:all )?finite|contains? (?:a )?(?:NaN|nan|Inf|inf)|NaN/Inf|"
+       r"(?:infinite|Inf|inf) or (?:NaN|nan)|"
+       r"[Nn]an (?:loss|values?)|[Mm]inimum loss scale|"
        r"loss scale already at minimum)|"
        r"[Ll]oss is (?:nan|inf|NaN|tensor\((?:nan|inf).{0,40})\W{1,3}(?:stopping|aborting|exiting)|"
        r"FloatingPointError|non-finite loss, ending|"
+       r"\b[Nn]a[Nn]s? (?:loss|gradients?|grad norm|values?)?.{0,20}(?:detected|encountered|found).{0,40}"
+       r"(?:abort|stopping|exiting|terminating)|"
        r"rerun_state_machine:\w.{0,40} result (?:nan|inf|-inf)",
        "Megatron-LM rerun_state_machine.py, param_and_grad_buffer.py; fairseq, DeepSpeed loss scalers; torch anomaly "
        "mode",

@@ -18,6 +18,7 @@ TABLE: tuple[Signature, ...] = (
     _S("missing",
        "user_data_missing", _R, TYPED, r"(?:FileNotFoundError|DatasetNotFoundError|NotADirectoryError)\b|NoSuchKey\b|"
        r"\w*Error\b.{0,200}(?:\[Errno 2\]|No such file or directory|does not appear to have a file named|"
+       r"Can't load \w{1,20}(?: \w{1,20})? (?:for|of) '|[Ee]rror no file named|"
        r"is not a valid model identifier|Unable to (?:synchronously )?open file)",
        "errno ENOENT; datasets; S3",
        "FileNotFoundError: [Errno 2] No such file or directory: '/data/train-00017.arrow'",
@@ -38,6 +39,18 @@ TABLE: tuple[Signature, ...] = (
        "torch ATen TensorIterator, LinearAlgebra, Convolution; numpy",
        "RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x1024 and 2048x512)",
        "RuntimeError: the size of the queue is 8", raised=True),
+    _S("shape-operands", "user_shape", _R, TYPED + 5,
+       r"\w*(?:Error|Exception)\b.{0,200}(?:does not broadcast with|to have the same shape|[Ii]ncompatible shapes|"
+       r"contracting dim|must match the (?:existing )?size|same number of dimensions|[Dd]imension out of range|"
+       r"must be equal to input_size|mismatch in its core dimension|[Ii]nconsistent tensor sizes|"
+       r"[Ee]xpected \d+D .{0,60}input|to have \d+ channels|must be a \dD tensor|self must be a matrix|"
+       r"does(?: not|n't) match the shape|[Ee]xpected size for first|"
+       r"[Ss]hapes? .{0,60} (?:do(?:es)? not|don't|must) match|"
+       r"shapes? .{0,60} (?:are|is) (?:not aligned|incompatible))",
+       "torch ATen Linear.cpp (einsum), WrapDimUtils, RNN.cpp; jax lax.py; tensorflow; numpy ufunc",
+       "RuntimeError: einsum(): subscript d has size 128 for operand 1 which does not broadcast with previously seen "
+       "size 64",
+       "RuntimeError: the broadcast of the settings failed", raised=True),
     _S("data", "user_data_error", _R, TYPED - 5,
        r"(?:KeyError|UnicodeDecodeError|JSONDecodeError|ArrowInvalid|UnidentifiedImageError|BadGzipFile|DataLossError|"
        r"DatasetGenerationError|ParserError)\b|"
@@ -45,6 +58,28 @@ TABLE: tuple[Signature, ...] = (
        r"Compressed file ended before)",
        "Python dict and codecs; json, pyarrow, Pillow, pandas, datasets", "KeyError: 'label'",
        "AttributeError: 'Trainer' object has no attribute 'label'", raised=True),
+    _S("data-codec", "user_data_error", _R, TYPED - 5,
+       r"(?:DatasetGenerationCastError|CastError|LZMAError|ZstdError|InvalidDataError|DECORDError|LibsndfileError|"
+       r"NonMatching\w{1,16}Error|ChecksumVerificationError|DecompressionBombError)\b|"
+       r"\w*[Ee]rror: (?:Error -\d while decompressing|unpack requires a|line contains NUL)|"
+       r"\w*Error\b.{0,200}(?:[Ss]ample index \d+ is not present|[Cc]hecksum (?:failure|mismatch|did not match))",
+       "Python zlib, lzma, struct, csv; datasets, mosaicml streaming, PyAV, decord, soundfile, Pillow",
+       "zlib.error: Error -3 while decompressing data: incorrect header check",
+       "IndexError: list index out of range", raised=True),
+    _S("data-fields", "user_data_error", _R, TYPED - 5,
+       r"ValueError: (?:didn't find \[.{0,80}\] in \[|could not convert string to (?:float|int)|"
+       r"Columns? .{0,80} not in )",
+       "webdataset filters.py to_tuple; Python float, int; datasets",
+       "ValueError: didn't find ['txt'] in ['__key__', '__url__', 'jpg']",
+       "ValueError: didn't find a free port", raised=True),
+    _S("data-path", "user_data_missing", _R, TYPED - 6,
+       r"\w*(?:Error|Exception): .{0,300}(?:"
+       r"['\"` ]/[\w.@+-]{1,60}/.{0,200} (?:does(?: not|n't) exist|(?:is|was|were)? ?not found|is missing)\b|"
+       r"(?:cannot be found|could not (?:be found|find)|[Cc]ould not find|did not find|no files? (?:found|match))"
+       r"\b.{0,80}['\"` ]/[\w.@+-]{1,60}/)",
+       "programs that look for their data: Megatron-LM indexed_dataset.py and others",
+       "AssertionError: One or both of the .idx and .bin files cannot be found at the path prefix /data/pile_document",
+       "RuntimeError: the operator aten/fft does not exist", raised=True),
     _S("data-format", "user_data_error", _R, TYPED + 1,
        r"\w*Error\b.{0,80}open file \((?:file signature not found|truncated file)", "h5py: not an HDF5 file",
        "OSError: Unable to synchronously open file (file signature not found)",
@@ -52,6 +87,26 @@ TABLE: tuple[Signature, ...] = (
     _S("environment", "user_exception", _R, TYPED - 4, r"KeyError: '[A-Z][A-Z0-9_]{2,60}'$",
        "Python os.environ: an environment variable is not set", "KeyError: 'WANDB_PROJECT'",
        "KeyError: 'label'", raised=True),
+    _S("config-error", "user_args", _R, TYPED - 3,
+       r"(?:Config(?:Attribute|Key|Type|Value|Composition|Index)\w{0,10}|MissingMandatoryValue|MissingConfigException|"
+       r"InterpolationKeyError|ScannerError|ConfigError|InvalidConfigurationError|UsageError)\b",
+       "omegaconf errors.py, hydra errors.py, PyYAML scanner.py",
+       "omegaconf.errors.ConfigAttributeError: Key 'optimzer' is not in struct",
+       "KeyError: 'config'", raised=True),
+    _S("config-mismatch", "user_args", _R, TYPED - 3,
+       r"\w*Error\b.{0,200}(?:not equal to micro_batch_per_gpu|world.?size \(\d+\) is not divisible by|"
+       r"Unsupported nproc_per_node value|"
+       r"is not divisible by (?:the )?(?:world|data|tensor|pipeline|model).{0,20}size)",
+       "DeepSpeed config.py _batch_assertion; Megatron-LM arguments.py validate_args",
+       "AssertionError: world size (12) is not divisible by total_model_size (8)",
+       "AssertionError: hidden size is not divisible by 3", raised=True),
+    _S("auth-login", "user_auth", _R, TYPED + 5,
+       r"(?:DefaultCredentialsError|RefreshError|PartialCredentialsError|\w{0,12}TokenLoadError|TokenRetrievalError|"
+       r"LocalTokenNotFoundError|ClientAuthenticationError|Unauthenticated|PermissionDenied)\b|"
+       r"\w*(?:Error|Exception)\b.{0,120}(?:SignatureDoesNotMatch|\(InvalidToken\)|No API key configured)",
+       "google auth exceptions.py, api_core; botocore; azure core; huggingface_hub; wandb",
+       "google.auth.exceptions.DefaultCredentialsError: Your default credentials were not found.",
+       "TokenizerError: token 12 not found", raised=True),
     _S("auth", "user_auth", _R, TYPED + 5,
        r"(?:GatedRepoError|RepositoryNotFoundError|AuthenticationError|NoCredentialsError|UnauthorizedError|"
        r"AccessDenied)\b|"
@@ -74,6 +129,20 @@ TABLE: tuple[Signature, ...] = (
        "requests, urllib3, botocore, huggingface_hub, wandb",
        "HTTPError: 503 Server Error: Service Unavailable for url: https://hub.example/api",
        "HTTPError: 401 Client Error: x", raised=True),
+    _S("service-client", "external_service", _R, TYPED + 5,
+       r"(?:TooManyRequests|DeadlineExceeded|\w{0,16}(?:Connect|Read)TimeoutError|ConnectionClosedError|HTTPClientError|"
+       r"Service(?:Response|Request)\w{0,7}Error|ClientConnector\w{0,12}Error|ClientPayloadError|RemoteDisconnected|"
+       r"RemoteProtocolError|ConnectError|ResponseNotReady|RetryError)\b|"
+       r"\w*(?:Error|Exception)\b.{0,120}(?:\((?:InternalError|RequestTimeout|ServiceUnavailable|Throttling\w{0,9}|"
+       r"50[0234])\)|StatusCode\.UNAVAILABLE|Remote end closed connection|Failed to establish a new connection)|"
+       r"\w*(?:Error|Exception)\b.{0,300}Max retries exceeded with url",
+       "botocore exceptions.py, google api_core, aiohttp, httpx, http.client, azure core, tenacity, grpc",
+       "botocore.exceptions.ClientError: An error occurred (InternalError) when calling the PutObject operation",
+       "ClientError: An error occurred (NoSuchKey) when calling the GetObject operation", raised=True),
+    _S("address-taken", "port_in_use", _R, TYPED + 6,
+       r"\w*(?:Error|Exception)\b.{0,300}[Aa]ddress already in use", "errno EADDRINUSE; zmq, grpc, asyncio",
+       "zmq.error.ZMQError: Address already in use (addr='tcp://*:5555')",
+       "OSError: [Errno 99] Cannot assign requested address", raised=True),
     _S("retry-loop", "", _N, 0, r"entering retry loop|[Rr]etrying (?:in|after|request|with)|will retry|"
        r"(?:out of memory|nan|NaN)\b.{0,600}\b(?:trying|retrying|halving|reducing|lowering|skipping|falling back|"
        r"continuing)\b|"

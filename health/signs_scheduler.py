@@ -12,11 +12,11 @@ TABLE: tuple[Signature, ...] = (
     _S("slurm-preempted", "preempted", _R, HARDWARE + 5,
        r"CANCELLED AT \S{1,40} DUE TO PREEMPTION|due to preemption|Preempted in order to admit|"
        r"Handling auto-requeue signal|"
-       r"Job has been preempted|Preempted by (?:a )?pod|"
+       r"Job has been preempted|Preempted (?:by (?:a )?pod|to accommodate a workload)|"
        r"TERM_PREEMPT|(?:instance|VM|pod|node|[Jj]ob) (?:has been|was|is being) preempted|"
        r"(?:[Ss]pot|[Pp]reemption|[Ii]nterruption|[Tt]ermination)\b.{0,30} notice (?:was )?received|"
        r"[Rr]eceived (?:an? )?(?:[Ss]pot|[Pp]reemption|[Ii]nterruption|[Tt]ermination)\b.{0,30} notice",
-       "slurm slurmstepd req.c, srun; submitit; lightning; LSF; kube-scheduler; notices of clouds",
+       "slurm slurmstepd req.c, srun; submitit; lightning; LSF; kube-scheduler; kueue; notices of clouds",
        "slurmstepd: error: *** STEP 608.0 ON node-a5 CANCELLED AT 2026-03-11T02:06:12 DUE TO PREEMPTION ***",
        "slurmstepd: error: *** STEP 608.0 ON node-a5 CANCELLED AT 2026-03-11T02:06:12 DUE TO TIME LIMIT ***"),
     _S("slurm-time", "time_limit", _R, HARDWARE + 5,
@@ -40,6 +40,13 @@ TABLE: tuple[Signature, ...] = (
        "slurm cgroup plugin, srun; kubelet; ray memory_monitor; LSF; PBS",
        "slurmstepd: error: Detected 1 oom_kill event in StepId=99.0. Some of the step tasks have been OOM Killed.",
        "slurmstepd: error: Detected zonelist changes"),
+    _S("systemd-oom", "host_oom", _R, HARDWARE,
+       r"has been killed by the OOM killer|systemd-oomd(?:\[\d+\])?:? [Kk]illed|earlyoom\[\d+\]: sending SIG|"
+       r"node had condition: \[MemoryPressure|"
+       r"[Ff]ailed with result 'oom-kill'",
+       "systemd core/service.c, oom/oomd-manager.c; earlyoom kill.c; kubelet eviction manager",
+       "systemd[2201]: train.scope: systemd-oomd killed 41 process(es) in this unit.",
+       "systemd[1]: Started systemd-oomd.service - Userspace Out-Of-Memory (OOM) Killer."),
     _S("srun-killed-all", "launcher_killed_by_srun", _R, GENERIC - 2,
        r"srun: Terminating (?:StepId=|job step)", "slurm srun --kill-on-bad-exit",
        "srun: Terminating StepId=5981.0", "srun: Job step aborted: Waiting up to 32 seconds for job step to finish."),
@@ -59,8 +66,15 @@ TABLE: tuple[Signature, ...] = (
        "slurm slurmstepd; dockerd, runc, kubelet, apptainer, enroot",
        "node-a2: slurmstepd: error: couldn't chdir to `/shared/proj': No such file or directory: going to /tmp instead",
        "slurmstepd: error: Failed to send MESSAGE_TASK_EXIT: Connection refused"),
+    _S("mount-helper", "node_mount_missing", _R, HARDWARE - 5,
+       r"error while creating mount source path|error mounting \"/|mount\.(?:nfs4?|lustre|ceph|cifs): .{0,200}"
+       r"(?:[Cc]onnection|access denied|No such|failed|incorrect)|[Ff]ailed to mount \S{0,2}/",
+       "dockerd daemon/volumes_unix.go, runc rootfs_linux.go; util-linux and nfs-utils mount helpers",
+       "docker: Error response from daemon: error while creating mount source path '/mnt/nfs/data': file exists.",
+       "mount.nfs: timeout set for Wed Mar 11 02:14:09 2026"),
     _S("disk-pressure", "disk_full_local", _R, HARDWARE,
-       r"low on resource: (?:ephemeral-storage|inodes)|local ephemeral storage usage exceeds",
+       r"low on resource: (?:ephemeral-storage|inodes)|local ephemeral storage usage exceeds|"
+       r"node had condition: \[DiskPressure",
        "kubelet eviction manager",
        "The node was low on resource: ephemeral-storage. Threshold quantity: 10Gi, available: 7881Mi.",
        "The node has 412Gi of ephemeral-storage"),

@@ -29,12 +29,15 @@ TABLE: tuple[Signature, ...] = (
     _S("disk-full-local", "disk_full_local", _R, SPECIFIC + 2,
        r"(?:Errno 28|No space left on device).{0,20}['\"`]/(?:tmp|var|local\w*|nvme\w*|ssd\w*|raid\w*|run|root|"
        r"mnt/(?:local|nvme|ssd)\w*|"
-       r"scratch/local|localscratch|dev/(?!shm))|No usable temporary directory found in",
+       r"scratch/local|localscratch|dev/(?!shm))|No usable temporary directory found in|"
+       r"(?:write|open|mkdir|copy|creat\w{1,3}|writing) ['\"`]?/(?:tmp|var|root|run|local\w*|nvme\w*)/\S{0,200}: "
+       r".{0,20}"
+       r"no space left on device",
        "errno ENOSPC with a path that every node has of its own",
        "OSError: [Errno 28] No space left on device: '/tmp/torchinductor_u/tmpab12.so'",
        "OSError: [Errno 28] No space left on device: '/shared/ckpt/step-100/model.pt'"),
     _S("disk-full", "disk_full_or_io", _R, SPECIFIC,
-       r"\[Errno (?:28|122)\]|No space left on device|Disk quota exceeded|PytorchStreamWriter failed|"
+       r"\[Errno (?:28|122)\]|[Nn]o space left on device|Disk quota exceeded|PytorchStreamWriter failed|"
        r"inline_container\.cc.{0,40}unexpected pos|\(os error (?:28|122)\)",
        "errno ENOSPC, EDQUOT; torch inline_container.cc",
        "RuntimeError: [enforce fail at inline_container.cc:778] . PytorchStreamWriter failed writing file data/176",
@@ -62,8 +65,8 @@ TABLE: tuple[Signature, ...] = (
        "open files limit: 1048576"),
     _S("host-memory", "host_oom", _R, SPECIFIC,
        r"(?:can't allocate|not enough) memory: you tried to allocate|\[Errno 12\]|std::bad_alloc|"
-       r"Unable to allocate .{1,40} for an array|ArrowMemoryError",
-       "torch CPUAllocator; errno ENOMEM; numpy",
+       r"Unable to allocate .{1,40} for an array|ArrowMemoryError|memory allocation of \d+ bytes failed",
+       "torch CPUAllocator; errno ENOMEM; numpy; Rust alloc",
        "RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to allocate 8589934592 bytes.",
        "allocated 12 buffers"),
     _S("data-worker-killed", "dataloader_killed", _R, SPECIFIC,

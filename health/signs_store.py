@@ -83,8 +83,9 @@ TABLE: tuple[Signature, ...] = (
        "resolved node-a1 in 0.2 ms"),
     _S("port", "port_in_use", _R, SPECIFIC,
        r"server socket has failed to (?:listen|bind)(?! to \[)|\[Errno 98\] Address already in use|EADDRINUSE|"
-       r"RuntimeError: Address already in use",
-       "torch socket.cpp, Python OSError",
+       r"RuntimeError: Address already in use|No address added out of total \d|Failed to add (?:any )?port to server|"
+       r"bind: [Aa]ddress already in use",
+       "torch socket.cpp, Python OSError, gRPC chttp2_server.cc, Go net",
        "RuntimeError: The server socket has failed to listen on any local network address.",
        "[I socket.cpp:480] [c10d] The server socket has started to listen on [::]:29500."),
     _S("elastic-lost", "rdzv_lost", _R, TYPED,
@@ -112,7 +113,9 @@ TABLE: tuple[Signature, ...] = (
        "Terminating process because the JAX distributed service detected fatal errors.",
        "Connecting to JAX distributed service on node-a1:1234"),
     _S("jax-barrier", "collective_init_timeout", _R, HANG + 1,
-       r"Barrier timed out\. .{0,40}PjRT_Client_Connect", "XLA coordination service",
+       r"Barrier timed out\. .{0,40}(?:PjRT_Client_Connect|Wait_for_all_tasks_to_register|\[Init\])|"
+       r"RegisterTask.{0,40}[Dd]eadline|connect to coordination service .{0,40}DEADLINE_EXCEEDED",
+       "XLA coordination service",
        "DEADLINE_EXCEEDED: Barrier timed out. Id: PjRT_Client_Connect.",
        "DEADLINE_EXCEEDED: Barrier timed out. Id: save_step_100."),
     _S("jax-wait", "collective_timeout", _R, HANG,

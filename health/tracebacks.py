@@ -31,8 +31,9 @@ _FRAMED = re.compile(r'(.{0,128}?) {1,2}File \\?"[^"]{1,512}", line \d{1,9}, in 
 _RAISED = re.compile(r"((?:[A-Za-z_]\w{0,63}\.){0,12}[A-Za-z_]\w{0,80})(?:\(\w{1,80}\))?(?::(?: |$)|$)")
 _TELLING = re.compile(r"\w(?:Error|Exception|Interrupt|Failure|OutOfMemory)|^Exception$")
 _TELLING_DOTTED = re.compile(
-    r"\w(?:Unavailable|Timeout|TimedOut|Failed|Exceeded|Requests|Invalid|OutOfResources)$|^[Ee]rror$"
+    r"\w(?:Unavailable|Timeout|TimedOut|Failed|Exceeded|Requests|Invalid|OutOfResources|Expired|NotFound|File|Mismatch|Denied|Forbidden|Closed)$|^[Ee]rror$"
 )
+_OF_ERRORS = re.compile(r"\.(?:exc|exceptions?|errors?|errorfactory)\.[A-Z]\w{0,80}$")
 _LEVELS = frozenset({"INFO", "WARNING", "WARN", "ERROR", "DEBUG", "CRITICAL", "FATAL", "NOTE", "Error", "Warning"})
 _LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python\d|<frozen |^<string>$")
 _REPORTED = re.compile(r"( {1,8})traceback ?: Traceback")  # torchrun's report: the rest stands under its label
@@ -40,6 +41,7 @@ _DURING = re.compile(r"During handling of the above exception, another exception
 _DIGIT = re.compile(r"\d")
 _MAX_LEAD = 256
 _MAX_ESCAPED = 8192
+MOST_SOURCE = 512
 _IGNORED = re.compile(r"Exception ignored in|Error in atexit\._run_exitfuncs|Exception in thread ")
 
 
@@ -51,6 +53,7 @@ class Raised:
     type: str  # the last part of the dotted name
     text: str
     frame: str = ""
+    source: str = ""  # what stands below that frame: its line, perhaps others' between
     ignored: bool = False  # Python itself said that it went on
     replaced: bool = False  # another exception came while it was handled
 
@@ -69,12 +72,12 @@ def find(lines: Sequence[str]) -> tuple[Raised, ...]:
     """Return the exceptions in the order in which they stand in the text."""
     raised: list[Raised] = []
     in_block = ignored = False
-    frame = library = lead = ""
+    frame = library = lead = source = ""
     for index, line in enumerate(lines):
         body = strip(line)
         if header := _HEADER.search(body):
             ignored = index > 0 and bool(_IGNORED.search(lines[index - 1]))
-            in_block, frame, library, lead = True, "", "", _lead(body, header.start())
+            in_block, frame, library, source, lead = True, "", "", "", _lead(body, header.start())
             if escaped := _in_one_line(body[header.start() :], index):
                 raised += escaped
                 in_block = False
@@ -90,22 +93,28 @@ def find(lines: Sequence[str]) -> tuple[Raised, ...]:
                 body = body[len(lead) :]
         if found := _FRAME.match(body):
             where = f"{found[1].rsplit('/', 1)[-1]}:{found[2] or ''}"
-            if _LIBRARY.search(found[1]):
-                library = where
+            if not _LIBRARY.search(found[1]):
+                frame, source = where, ""
             else:
-                frame = where
+                library = where
             continue
         named = _RAISED.match(body)
         if not named or named[1] in _LEVELS:
+            if frame and len(source) < MOST_SOURCE:
+                source += f"{body}\n"
             continue
         kind = named[1].rsplit(".", 1)[-1]
         dotted = kind != named[1]
         if in_block and not dotted and kind.islower():  # another rank's line in between: no exception is named so
             continue
-        if in_block or _TELLING.search(kind) or (dotted and _TELLING_DOTTED.search(kind)):
-            raised.append(Raised(index, kind, kind + body[named.end(1) :], frame or library, ignored))
+        if (
+            in_block
+            or _TELLING.search(kind)
+            or (dotted and (_TELLING_DOTTED.search(kind) or _OF_ERRORS.search(named[1])))
+        ):
+            raised.append(Raised(index, kind, kind + body[named.end(1) :], frame or library, source, ignored))
             in_block = ignored = False
-            frame = library = ""
+            frame = library = source = ""
     return tuple(raised)
 
 

@@ -25,6 +25,7 @@ from .evidence import NodeEvidence, RankExit, RoundEvidence
 from .fingerprint import fingerprint
 from .observed import Early, HookWord, Lacked, SchedulerWord, Sighting, Silence, Slow
 from .own_signatures import NONE, OwnSignatures, xids_of
+from .placed import DOUBTFUL
 from .reading import Reading, Standing, read
 from .scene import Scene, scene_of, with_sightings
 from .waiting import LEFT, Laggard, laggard, left_early
@@ -132,6 +133,8 @@ def _from_reading(order: int, r: Reading) -> Cause:
     shown = f": {short(r.line)}" if r.line else ""
     cls = find(r.cls)
     sure = _SURE.get(r.standing, GUESS) if cls.name != "killed_unknown" else GUESS
+    if sure == CERTAIN and r.exception in DOUBTFUL and cls.name in ("user_data_error", "user_args"):
+        sure = LIKELY  # by the names of the place where it was raised
     if r.line and r.own:
         proof = Proof(r.own.name, who, short(r.line))
         shown = f"{shown} ({r.own.name})"

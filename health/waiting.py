@@ -44,7 +44,8 @@ def laggard(evidence: RoundEvidence, readings: list[Reading], blocked: Sequence[
     accused = {rank for r in waiting for rank in r.suspects}
     if len(accused) == 1:
         return named(accused.pop(), "the others named it in monitoredBarrier", "last lines")
-    behind = _behind([(r, r.wait) for r in waiting if r.wait is not None])
+    stood = [r for r in readings if r.standing is Standing.CRIED and r.wait is not None]  # told to dump by others
+    behind = _behind([(r, r.wait) for r in (*waiting, *stood) if r.wait is not None])
     found = suspect(evidence, home, [r.exit.rank for r in waiting])
     if found is not None and (behind is None or found.source == "flight recorder"):
         return named(*found)
@@ -56,7 +57,10 @@ def laggard(evidence: RoundEvidence, readings: list[Reading], blocked: Sequence[
         return named(*blocked[0])
     if (found := silent(evidence)) is not None:
         return named(*found)
-    spoken = {r.exit.rank for r in waiting} | {r.exit.rank for r in readings if r.standing is Standing.CRIED}
+    # One that aborted without a word may be it: its own watchdog had told of a wait.
+    spoken = {r.exit.rank for r in waiting} | {
+        r.exit.rank for r in readings if r.standing is Standing.CRIED and r.weight
+    }
     # One that a stop let end with 0 has said nothing by it.
     spoken |= {r.exit.rank for r in readings if r.exit.status == 0 and not r.exit.stopping}
     left = [rank for rank in home if rank not in spoken]

@@ -131,6 +131,8 @@ def _sentence(found: Explanation) -> str:
             text = text.replace(who, name)
     if found.verdict.cls == "success" and not found.known:
         text = "nothing in the text says that it failed"
+    if found.verdict.cls == "exit_unknown" and root is None and not found.known:
+        text = "nothing in the text says how it ended: no failure is named, and no end of the work"
     return visible(_without(text))
 
 

@@ -101,7 +101,7 @@ GPUS: dict[str, tuple[RoundEvidence, str, str, int, bool, str]] = {
     "79 beats a bare exit": (alone(ended(0, 1), xid(79)), "gpu_lost", "a", 0, True, "certain"),
     "48 beats the text, 63 and 45 decide nothing": (
         alone(ended(0, 1, KEY), xid(63), xid(45), xid(48)), "gpu_ecc", "a", 0, True, "certain"),
-    "63 alone decides nothing": (alone(ended(0, 1, KEY), xid(63)), "user_data_error", "a", 0, False, "certain"),
+    "63 alone decides nothing": (alone(ended(0, 1, KEY), xid(63)), "user_data_error", "a", 0, False, "likely"),
     "45 alone decides nothing": (alone(ended(0, -9), xid(45)), "killed_unknown", "a", 0, False, "guess"),
     "43 and 137 decide nothing": (alone(ended(0, 7), xid(43), gpu(137)), "exit_unknown", "a", 0, False, "guess"),
     "94 is contained, whatever the text": (alone(ended(0, 1, ECC), xid(94)), "gpu_ecc_contained", "a", 0, False, "certain"),
@@ -116,16 +116,16 @@ GPUS: dict[str, tuple[RoundEvidence, str, str, int, bool, str]] = {
     "154 through NVML, with the action in field 230": (
         alone(ended(0, 1), gpu(154, recovery=2)), "gpu_driver_hang", "a", 0, True, "certain"),
     "154 through NVML without an action": (alone(ended(0, 7), gpu(154)), "exit_unknown", "a", 0, False, "guess"),
-    "154 back to none": (alone(ended(0, 1, KEY), xid(154, NONE), gpu(154)), "user_data_error", "a", 0, False, "certain"),
+    "154 back to none": (alone(ended(0, 1, KEY), xid(154, NONE), gpu(154)), "user_data_error", "a", 0, False, "likely"),
     "a wish for a reset does not explain a traceback": (
-        alone(ended(0, 1, KEY), gpu(recovery=1)), "user_data_error", "a", 0, False, "certain"),
+        alone(ended(0, 1, KEY), gpu(recovery=1)), "user_data_error", "a", 0, False, "likely"),
     "but it does a bare exit": (alone(ended(0, 7), gpu(recovery=1)), "gpu_driver_hang", "a", 0, True, "certain"),
     "an application XID with a wish for a reset is hardware": (
         alone(ended(0, 1, ILLEGAL), gpu(31, recovery=4)), "gpu_driver_hang", "a", 0, True, "certain"),
     "74 with a failure near it": (alone(ended(0, 1, LAUNCH), xid(74)), "gpu_nvlink", "a", 0, True, "certain"),
     "79 takes 74 on every other GPU along": (
         round_of((ended(0, 1), ended(1, 1), xid(74, bus="0000:1a:00", at_s=98), xid(79))), "gpu_lost", "a", -1, True, "certain"),
-    "NVLink5 nonfatal": (alone(ended(0, 1, KEY), xid(149, "NETIR Nonfatal XC0 i0 Link 07"), gpu(149)), "user_data_error", "a", 0, False, "certain"),
+    "NVLink5 nonfatal": (alone(ended(0, 1, KEY), xid(149, "NETIR Nonfatal XC0 i0 Link 07"), gpu(149)), "user_data_error", "a", 0, False, "likely"),
     "NVLink5 fatal": (alone(ended(0, 1, KEY), xid(149, "NETIR Fatal XC0 i0 Link 07")), "gpu_nvlink", "a", 0, True, "certain"),
     "fallen off without an XID": (
         alone(ended(0, 1), KernelLine(99, "NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus.")), "gpu_lost", "a", 0, True, "certain"),
@@ -138,9 +138,9 @@ GPUS: dict[str, tuple[RoundEvidence, str, str, int, bool, str]] = {
     "an unknown number": (alone(ended(0, 7), gpu(9999)), "exit_unknown", "a", 0, False, "guess"),
     # [-60 s, +10 s] of the first failure
     "59 s before": (alone(ended(0, 1, KEY), xid(79, at_s=41)), "gpu_lost", "a", 0, True, "certain"),
-    "61 s before": (alone(ended(0, 1, KEY), xid(79, at_s=39)), "user_data_error", "a", 0, False, "certain"),
+    "61 s before": (alone(ended(0, 1, KEY), xid(79, at_s=39)), "user_data_error", "a", 0, False, "likely"),
     "9 s after": (alone(ended(0, 1, KEY), xid(79, at_s=109)), "gpu_lost", "a", 0, True, "certain"),
-    "11 s after": (alone(ended(0, 1, KEY), xid(79, at_s=111)), "user_data_error", "a", 0, False, "certain"),
+    "11 s after": (alone(ended(0, 1, KEY), xid(79, at_s=111)), "user_data_error", "a", 0, False, "likely"),
     "ten minutes before the others' wait ran out": (
         round_of((ended(0, -6, WATCHDOG, at_s=700), stopped(1, at_s=701), gpu(79, at_s=99, ranks=(1,)))), "gpu_lost", "a", 1, True, "likely"),
     "five hours before, a kill, and a hang": (
@@ -150,7 +150,7 @@ GPUS: dict[str, tuple[RoundEvidence, str, str, int, bool, str]] = {
     "after the end, and no words": (alone(ended(0, 7, at_s=99), gpu(79, at_s=110)), "exit_unknown", "a", 0, False, "guess"),
     "it does not start": (alone(ended(0, 1), KernelLine(99, "NVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x62)")), "gpu_unavailable", "a", 0, True, "certain"),
     "a traceback that was seen a minute before": (
-        alone(ended(0, 1, KEY), Sighting(0, 20.0, "exception", "KeyError: 'text'"), xid(79, at_s=99)), "user_data_error", "a", 0, False, "certain"),
+        alone(ended(0, 1, KEY), Sighting(0, 20.0, "exception", "KeyError: 'text'"), xid(79, at_s=99)), "user_data_error", "a", 0, False, "likely"),
     "one that was seen just before": (
         alone(ended(0, 1, KEY), Sighting(0, 60.0, "exception", "KeyError: 'text'"), xid(79, at_s=99)), "gpu_lost", "a", 0, True, "certain"),
     # whose GPU
@@ -183,14 +183,14 @@ HOSTS: dict[str, tuple[RoundEvidence, str, str, int, bool, str]] = {
     "a kill elsewhere on the machine": (alone(ended(0, -9), oom(7), OomKill("node", 0)), "killed_unknown", "a", 0, False, "guess"),
     "a counter of another rank": (round_of((ended(0, -9), stopped(1), OomKill("rank 1", 1))), "killed_unknown", "a", 0, False, "guess"),
     "a counter that did not rise": (alone(ended(0, -9), OomKill("rank 0", 0)), "killed_unknown", "a", 0, False, "guess"),
-    "a counter does not explain a traceback": (alone(ended(0, 1, KEY), OomKill("rank 0", 1)), "user_data_error", "a", 0, False, "certain"),
+    "a counter does not explain a traceback": (alone(ended(0, 1, KEY), OomKill("rank 0", 1)), "user_data_error", "a", 0, False, "likely"),
     "a data worker": (alone(ended(0, 1, WORKER)), "dataloader_killed", "a", 0, False, "certain"),
     "a data worker that the kernel names": (alone(ended(0, 1, WORKER), oom(4242, "pt_data_worker")), "host_oom", "a", 0, False, "certain"),
     "a data worker, and a counter": (alone(ended(0, 1, WORKER), OomKill("rank 0", 1)), "host_oom", "a", 0, False, "certain"),
     "a pool's worker, and a counter": (
         alone(ended(0, 1, TB + "concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated"),
               OomKill("rank 0", 1)), "host_oom", "a", 0, False, "certain"),
-    "our own SIGKILL": (round_of((ended(0, 1, KEY), stopped(1, -9), OomKill("rank 1", 1))), "user_data_error", "a", 0, False, "certain"),
+    "our own SIGKILL": (round_of((ended(0, 1, KEY), stopped(1, -9), OomKill("rank 1", 1))), "user_data_error", "a", 0, False, "likely"),
     "our own SIGKILL after the grace": (
         round_of((ended(0, 1, GLOO), stopped(1, -9, at_s=130), OomKill("node", 1))), "peer_lost", "a", 0, False, "guess"),
     "killed in the moment in which a peer was seen to cry": (
@@ -203,7 +203,7 @@ HOSTS: dict[str, tuple[RoundEvidence, str, str, int, bool, str]] = {
     "a bus error of a data worker is not always shared memory": (alone(ended(0, 1, BUS), KernelLine(99, UE)), "host_memory_ecc", "a", 0, True, "certain"),
     "a bus error alone is": (alone(ended(0, 1, BUS)), "shm_exhausted", "a", 0, False, "certain"),
     "a bare bus error": (alone(ended(0, -7)), "segfault", "a", 0, False, "likely"),
-    "memory error beside a traceback": (alone(ended(0, 1, KEY), KernelLine(99, UE)), "user_data_error", "a", 0, False, "certain"),
+    "memory error beside a traceback": (alone(ended(0, 1, KEY), KernelLine(99, UE)), "user_data_error", "a", 0, False, "likely"),
     "disk under a wait": (round_of((ended(0, 1, GLOO_WAIT), stopped(1), KernelLine(99, "nvme nvme0: controller is down; will reset"))), "fs_mount_lost", "a", -1, True, "likely"),
     "mount under a wait": (round_of((ended(0, 1, GLOO_WAIT), stopped(1)), (stopped(2), KernelLine(99, "nfs: server nas1 not responding, still trying"))), "fs_hang", "b", -1, True, "likely"),
     "minutes ago, under a wait": (round_of((ended(0, 1, GLOO_WAIT, at_s=700), stopped(1), KernelLine(99, "nfs: server nas1 not responding, still trying"))), "fs_hang", "a", -1, True, "likely"),
@@ -211,13 +211,13 @@ HOSTS: dict[str, tuple[RoundEvidence, str, str, int, bool, str]] = {
     "hours ago, under a wait": (round_of((ended(0, 1, GLOO_WAIT, at_s=9700), stopped(1), KernelLine(99, "nfs: server nas1 not responding"))), "rank_hang", "a", 1, False, "guess"),
     "the program is on one node only": (round_of((ended(0, 127), ended(1, 127)), (stopped(2), stopped(3))), "node_mount_missing", "a", 0, True, "likely"),
     "the program is nowhere": (round_of((ended(0, 127),), (ended(2, 127),)), "user_args", "a", 0, False, "guess"),
-    "a disk does not explain a traceback": (alone(ended(0, 1, KEY), KernelLine(99, "EXT4-fs error (device sdb1): x")), "user_data_error", "a", 0, False, "certain"),
+    "a disk does not explain a traceback": (alone(ended(0, 1, KEY), KernelLine(99, "EXT4-fs error (device sdb1): x")), "user_data_error", "a", 0, False, "likely"),
     "nor what the program says of its storage": (alone(ended(0, 1, STALE), KernelLine(99, "nfs: server nas1 not responding, still trying")), "fs_transient", "a", 0, False, "certain"),
     "nor a kill": (alone(ended(0, -9), KernelLine(99, "EXT4-fs error (device sdb1): x")), "killed_unknown", "a", 0, False, "guess"),
     "link down under cries": (round_of((ended(0, 1, REMOTE), stopped(1)), (stopped(2), KernelLine(100, DOWN))), "ib_link_error", "b", -1, True, "likely"),
     "port down under cries": (round_of((ended(0, 1, REMOTE), stopped(1)), (stopped(2), FabricPort("mlx5_2", 1, "DOWN"))), "ib_link_error", "b", -1, True, "certain"),
     "counters of a port decide nothing": (round_of((ended(0, 1, REMOTE), stopped(1)), (stopped(2), FabricPort("mlx5_2", 1, "ACTIVE", (("symbol_error", 3),)))), "nccl_remote_error", "a", 0, False, "guess"),
-    "a link does not explain a traceback": (round_of((ended(0, 1, KEY), KernelLine(100, DOWN))), "user_data_error", "a", 0, False, "certain"),
+    "a link does not explain a traceback": (round_of((ended(0, 1, KEY), KernelLine(100, DOWN))), "user_data_error", "a", 0, False, "likely"),
     "a link beside a lost node": (round_of((ended(0, 1, REMOTE), KernelLine(100, DOWN)), lost=("z",)), "node_lost", "z", -1, True, "certain"),
     "the scheduler": (round_of((ended(0, 143), SchedulerWord("slurm: job 7 state PREEMPTED"))), "preempted", "a", -1, False, "certain"),
     "its time is over": (round_of((ended(0, 143), SchedulerWord("JobState=TIMEOUT"))), "time_limit", "a", -1, False, "certain"),
@@ -288,7 +288,7 @@ HANGS: dict[str, tuple[RoundEvidence, str, str, int, bool, str]] = {
     "what a living rank wrote counts when it has passed": (
         round_of((ALARM, stopped(0, -15, WATCHDOG), stopped(1)), (stopped(2, -15, "waiting"), Sighting(2, 9, "ecc", ECC.split("\n")[1]))), "gpu_ecc", "b", 2, True, "certain"),
     "unless training went on": (
-        round_of((ended(0, 1, KEY),), (stopped(2, -15, "step 8 loss 1\nstep 9 loss 1"), Sighting(2, 9, "ecc", ECC.split("\n")[1]))), "user_data_error", "a", 0, False, "certain"),
+        round_of((ended(0, 1, KEY),), (stopped(2, -15, "step 8 loss 1\nstep 9 loss 1"), Sighting(2, 9, "ecc", ECC.split("\n")[1]))), "user_data_error", "a", 0, False, "likely"),
     "stragglers are named and no cause": (round_of((ended(0, 7), Slow(0, 2.5))), "exit_unknown", "a", 0, False, "guess"),
 }  # fmt: skip
 CASES = {**GPUS, **HOSTS, **HANGS}

@@ -39,6 +39,32 @@ def test_example_and_near_miss(signature: Signature) -> None:
         assert signature.name in signs
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[Rank 1] collective operation timeout: 600000 ms",
+        "NET/IB : mlx5_3:1 async event on QP (0x7f): communication established",
+        "NCCL WARN NET/OFI Request completed with error. RC: 265. Error: Operation canceled",
+        "Barrier passed. Id: [Init]Wait_for_all_tasks_to_register::0",
+        "grpc: added port to server: [::]:8476, bind: ok",
+        "systemd[1]: systemd-oomd.service: Deactivated successfully.",
+        "The node had condition: [Ready], at 02:14",
+        "mount.nfs: mount(2): trying text-based options 'vers=4.2,addr=10.0.0.9'",
+        "mkdir /tmp/cache: done, enough space left on device",
+        "loaded cuDNN version 8902, compatible with PyTorch",
+        "jaxlib version 0.4.20 is newer than jax version 0.4.14 and compatible with it",
+        "rank 0: all gradients are finite, contains no outliers",
+        "NaNs detected in 3 samples, skipping them",
+        "checkpoint step-900 is complete and finalized",
+        "Error: no file named config.yaml, using the defaults",
+        "Preempted requests: 12 (recomputed)",
+        "ib_mlx5_log.c: transport retry count is 7",
+    ],
+)
+def test_more_near_misses(line: str) -> None:
+    assert not match([line])
+
+
 def test_names_are_unique_and_partners_exist() -> None:
     names = [signature.name for signature in TABLE]
     assert len(names) == len(set(names))

@@ -270,25 +270,51 @@ def test_srun_tells_statuses(tmp_path: Path, capsys: Capture) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "failed"),
+    ("text", "cls"),
     [
-        ("step 1 loss 3\nstep 2 loss 2\n", False),
-        ("CUDA out of memory, retrying with 4\nstep 2 loss 2\nstep 3 loss 1\nTraining finished.\n", False),
-        ("ValueError: bad sample, skipped\nFinished training\n", False),
-        ("", False),
-        ("step 3\nKilled\n", True),
-        ("step 3\nValueError: x\n", True),
+        ("CUDA out of memory, retrying with 4\nstep 2 loss 2\nstep 3 loss 1\nTraining finished.\n", "success"),
+        ("ValueError: bad sample, skipped\nFinished training\n", "success"),
+        ("step 1 loss 3\nstep 2 loss 2\n", "exit_unknown"),
+        ("", "exit_unknown"),
+        ("step 3\nKilled\n", "killed_unknown"),
+        ("step 3\nValueError: x\n", "user_exception"),
     ],
 )
-def test_without_a_status_only_words_of_failure_make_one(
-    text: str, failed: bool, tmp_path: Path, capsys: Capture
-) -> None:
+def test_without_a_status_the_text_must_say_how_it_ended(text: str, cls: str, tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "a.log").write_text(text)
     told = explain(capsys, tmp_path / "a.log")
-    assert (told["class"] != "success") == failed
-    if not failed:
-        assert (told["confidence"], told["sentence"]) == ("guess", "nothing in the text says that it failed")
+    assert told["class"] == cls
+    sentence = {
+        "success": "nothing in the text says that it failed",
+        "exit_unknown": "nothing in the text says how it ended: no failure is named, and no end of the work",
+    }
+    if cls in sentence:
+        assert (told["confidence"], told["sentence"], told["root_rank"]) == ("guess", sentence[cls], None)
     assert told["exit_status"] is None
+
+
+def test_silent_ranks_without_a_status_are_no_success(tmp_path: Path, capsys: Capture) -> None:
+    """Of one rank that says it came to its end, all may have; of none nobody knows."""
+    for rank in range(2):
+        folder = tmp_path / "run_x" / "attempt_0" / str(rank)
+        folder.mkdir(parents=True)
+        (folder / "stderr.log").write_text("step 1\n")
+    told = explain(capsys, tmp_path / "run_x")
+    assert (told["class"], told["confidence"], told["retryable"]) == ("exit_unknown", "guess", True)
+    (folder / "stderr.log").write_text("step 1\nTraining finished.\n")
+    assert explain(capsys, tmp_path / "run_x")["class"] == "success"
+
+
+def test_a_rank_that_took_the_stop_signal_and_ended_with_0_was_stopped(tmp_path: Path, capsys: Capture) -> None:
+    """Its end is not the early one that the others waited for."""
+    (tmp_path / "rank0.log").write_text("step 9\nreceived SIGTERM, leaving\n")
+    (tmp_path / "rank1.log").write_text(
+        "step 9\nRuntimeError: [gloo/x.cc:1] Timed out waiting 9ms for recv operation\n"
+    )
+    told = explain(capsys, tmp_path, "--exit", "0,1")
+    assert "left early" not in told["sentence"]
+    (tmp_path / "rank0.log").write_text("step 9\n")
+    assert "left early" in explain(capsys, tmp_path, "--exit", "0,1")["sentence"]
 
 
 def test_a_rank_that_fell_silent_while_others_cried_is_the_one(tmp_path: Path, capsys: Capture) -> None:
@@ -378,7 +404,7 @@ def test_a_sites_signatures_decide_far_up_in_a_long_log_too(tmp_path: Path, caps
     rank = "\n".join([*lines, *(f"waited {n} s for shard 7" for n in range(9000)), ""])
     (logs / "rank0.log").write_text("step 8999 loss 1.0\n")
     (logs / "rank1.log").write_text(rank)
-    assert explain(capsys, logs)["class"] == "success"
+    assert explain(capsys, logs)["class"] == "exit_unknown"
     for more in ((), ("--exit=-15,1",)):
         told = explain(capsys, "--signatures", site(tmp_path), *more, logs)
         assert (told["class"], told["root_rank"], told["line_number"]) == ("fs_transient", 1, 9001)
