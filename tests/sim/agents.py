@@ -20,6 +20,7 @@ from remuster.rendezvous.closed_roster import WHOLE_MACHINE
 from remuster.rendezvous.records import NO_PLACE, Incarnation, Job, Node, NodeId, Phase, Round, StoreLoss
 
 from .guardian import Guardian, Rank
+from .invariants import COLLECTED
 from .seat import Seat
 from .store import GONE, Watching
 
@@ -268,9 +269,10 @@ class Agent:
                 self._hurry()
             case words.Collect(round=n, facts=facts):
                 found = words.Collected
+                whole = wire.encode((*facts, COLLECTED))
                 world.after(
                     world.rng.random() * 0.4,
-                    lambda: self.post("collect", lambda: self.take(found(self.clock(), n, wire.encode(facts)))),
+                    lambda: self.post("collect", lambda: self.take(found(self.clock(), n, whole))),
                 )
             case words.Check(round=n):
                 self._check(n)

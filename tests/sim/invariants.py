@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from remuster.agent.node_words import Start
+from remuster.health.observed import Lacked
 from remuster.rendezvous.admission import CALM_S, FLAPS, Admit, mark
 from remuster.rendezvous.errors import BadRecord
 from remuster.rendezvous.gate import blamed_for
@@ -43,6 +44,8 @@ STEPS = {
     **dict.fromkeys(((S, F), (X, F), (D, F)), 1),
 }
 ONCE = ["attempts", "history", "rounds", "evidence", "started", "finished"]
+
+COLLECTED = Lacked("agent", "all of this was collected")  # marks what a node tells when its ranks are dead
 
 
 class Violation(AssertionError):
@@ -132,10 +135,19 @@ class Truth:
             if self.stray:
                 self.stats["late or doubled writes that took effect"] += 1
                 self.stray_keys.add(event.key)
-            if event.key.startswith(keys.nodes):
+            if event.key.startswith(f"{keys.prefix}evidence/"):
+                self._words(event.key, event.kv.value, before)
+            elif event.key.startswith(keys.nodes):
                 self._node(event.key[len(keys.nodes) :], decode_node(event.kv.value), after)
             elif event.key == keys.job:
                 self._job(decode_job(event.kv.value), before, after)
+
+    def _words(self, key: str, words: bytes, before: Tree) -> None:
+        """What a node has collected is never replaced by the first word of it."""
+        was, mark = before.range(key).one(), COLLECTED.why.encode()
+        whole = mark in words
+        self.stats["words collected"] += whole
+        self.expect(whole or was is None or mark not in was.value, "17 whole words", f"{key} falls back to less")
 
     def _agent(self, inc: int) -> Agent | None:
         return next((a for a in self.world.agents if a.lease == inc), None)

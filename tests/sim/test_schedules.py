@@ -53,6 +53,7 @@ def test_no_invariant_holds_by_default() -> None:
         "rank starts checked": 1000,
         "groups that trained": 200,
         "ready checked": 1000,
+        "words collected": 200,
         "resume choices checked": 500,
         "charges": 100,
         "losses checked": 100,
