@@ -209,7 +209,10 @@ class _Host:
         from .fitness import Here, before_joining
         from .node_check import unspared
 
-        here = Here(self._spec, run_dir, environ, unspared, lambda words: self._console().say(_voiced(words)))
+        def say(sentence: str) -> None:
+            self._console().say(_voiced(sentence))
+
+        here = Here(self._spec, run_dir, environ, unspared, say)
         return await before_joining(here)
 
     async def _unfit(self, settings: Settings, run_dir: Path, log: Notes) -> int | None:
