@@ -106,6 +106,7 @@ def assemble(parts: Parts) -> Agent:
             spec.admit,
             spec.admit_after_s,
             spec.rank_order,
+            spec.grace_s,
             STOP_S + spec.grace_s,
         ),
         Counsel(judge, choose, log.line, newest, wards),

@@ -48,6 +48,7 @@ PAUSE_S = 0.05
 BORN_S, BORN_TRIES = 1.0, 10  # for a new file in the place of one that was rotated away
 PARTIAL = 4096  # bytes of a line without an end
 OPEN_S = 5.0
+LATE_S = 1.0  # for the last lines, once the ranks are dead: nobody waits for a source much longer
 _DEVICE = os.makedev(1, 11)  # the kernel's Documentation/admin-guide/devices.txt
 
 
@@ -108,7 +109,10 @@ class KernelLog:
         if log.fd >= 0:
             self._read()
         if log.file is not None:
-            self._take(await self._files.run(log.file.read, timeout_s=OPEN_S))
+            try:
+                self._take(await self._files.run(log.file.read, timeout_s=LATE_S))
+            except (OSError, TimeoutError) as error:  # what was read before counts all the same
+                self._lacked = self._lacked or _why(self._path, error)
         found: list[Fact] = [KernelLine(at_s - begun.at_s, text) for at_s, text in self._kept.hand_up()]
         if self._lacked:
             found.append(Lacked(self.name, self._lacked))
@@ -205,19 +209,19 @@ class KernelLog:
         """Read until its watch stands again and has not fired meanwhile."""
         tries = BORN_TRIES
         while self._grew and tries:
-            with contextlib.suppress(TimeoutError):
-                self._take(await self._files.run(file.read))
-            await asyncio.sleep(PAUSE_S)  # a log daemon writes many lines, one by one
-            self._grew = False
             try:
+                with contextlib.suppress(TimeoutError):
+                    self._take(await self._files.run(file.read))
+                await asyncio.sleep(PAUSE_S)  # a log daemon writes many lines, one by one
+                self._grew = False
                 self._take(await self._files.run(file.arm))
-                tries = BORN_TRIES
-            except FileNotFoundError:
-                self._grew = True
-                tries -= 1
-                await asyncio.sleep(BORN_S)
+                tries, self._lacked = BORN_TRIES, ""
             except (OSError, TimeoutError) as error:
-                self._lacked = _why(self._path, error)
+                tries -= 1
+                if not isinstance(error, FileNotFoundError) or not tries:  # that may be born yet
+                    self._lacked = _why(self._path, error)
+                self._grew = True
+                await asyncio.sleep(BORN_S)
 
     def _take(self, lines: list[bytes]) -> None:
         now = boottime()

@@ -184,7 +184,7 @@ def _stopping(s: Leader, seen: Seen, at: float) -> Decision:
     nodes = s.view.nodes()
     gone = set(s.view.absent(roster))
     slow = [m.node for m in roster.members if m.node not in gone and nodes[m.node].record.ready <= n]
-    until = s.since + s.limits.gather_s
+    until = s.since + s.limits.gather_s + s.limits.grace_s
     if slow and at < until:
         return s, (Wake(until, f"round {n} is being stopped; waiting for {', '.join(slow)}"),)
     if s.stamps.gathered is None or s.stamps.gathered < s.since:

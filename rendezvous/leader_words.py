@@ -24,6 +24,9 @@ class Limits(NamedTuple):
     admit: Admit = Admit.RESTART
     admit_after_s: float = 60.0  # a round must have run for so long before it is ended for a newcomer
     order: Order = Order.STICKY
+    grace_s: float = (
+        0.0  # … and so much longer: ranks that do not end are given it, and their words come after their end
+    )
     stop_s: float = 600.0  # for a member whose lease lives to prove its ranks dead: longer than any grace
     check_s: float = 130.0  # for a blamed node to say how its check ended: longer than any check
 

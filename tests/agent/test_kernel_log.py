@@ -15,6 +15,7 @@ from remuster.agent import node_words as words
 from remuster.agent.kernel_log import KernelLog
 from remuster.agent.linux import boottime
 from remuster.agent.sources import Begun
+from remuster.health.evidence import Fact
 from remuster.health.observed import KernelLine, Lacked
 from remuster.rendezvous.records import Round
 
@@ -138,6 +139,40 @@ async def test_a_file_emptied_in_its_place_is_read_from_its_start(tmp_path: Path
     path.write_text(NOISE * 10)
     async with reading(path) as (log, posted):
         await opened(log)
+        path.write_text(HARD)
+        await come(lambda: posted, "the alarm")
+
+
+async def test_a_file_emptied_and_filled_again_to_its_old_length_is_read_from_its_start(tmp_path: Path) -> None:
+    """Red when only its size tells that it was emptied."""
+    path = tmp_path / "kern.log"
+    path.write_text(XID % (31, "GPU has fallen off the bus."))
+    async with reading(path) as (log, posted):
+        await opened(log)
+        assert len(HARD) == path.stat().st_size
+        path.write_text(HARD)
+        await come(lambda: posted, "the alarm")
+
+
+@pytest.mark.parametrize("what", ["pipe", "folder"])
+async def test_what_takes_the_files_place_holds_nobody_up_and_a_file_there_is_read_again(
+    what: str, tmp_path: Path
+) -> None:
+    """Red when it is opened as a file is, which waits for a pipe's writer; or when the first error ends all."""
+    path = tmp_path / "kern.log"
+    path.touch()
+    async with reading(path) as (log, posted):
+        await opened(log)
+        write(path, SOFT)
+        path.rename(tmp_path / "kern.log.1")
+        os.mkfifo(path) if what == "pipe" else path.mkdir()
+        write(tmp_path / "kern.log.1", NOISE)
+        facts: list[Fact] = []
+        while not any(isinstance(fact, Lacked) for fact in facts):
+            facts += await log.facts()
+            await asyncio.sleep(0.01)
+        assert [type(fact) for fact in facts] == [KernelLine, Lacked]
+        path.rename(tmp_path / "other")
         path.write_text(HARD)
         await come(lambda: posted, "the alarm")
 

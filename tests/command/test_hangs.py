@@ -165,3 +165,26 @@ def test_a_rank_that_never_enters_a_collective_is_named_by_its_stack(place: Plac
 def test_a_rank_that_others_have_waited_for_until_they_timed_out_is_named(place: Place) -> None:
     """The others' timeout comes before what is computed from the steps."""
     torch_job(place, "last lines", (0, 2), 3)
+
+
+STOPPED = """
+import os, signal, time
+import remuster
+for step in range(5):
+    remuster.heartbeat(step + 1)
+if os.environ["RANK"] == "1":
+    signal.raise_signal(signal.SIGSTOP)  # as one in uninterruptible sleep: no SIGTERM reaches it
+time.sleep(600)
+"""
+
+
+def test_what_a_node_saw_of_ranks_that_used_all_their_grace_is_judged(cluster: Cluster) -> None:
+    """Red when the leader judges a lease after the alarm: stacks, statuses, bundle come when the last rank has died."""
+    args = ("--nproc-per-node", "2", "--hang-timeout", "1", "--shutdown-timeout", "9", cluster.script("t.py", STOPPED))
+    node = cluster.start(2, *args)
+    assert node.exit_code() == 75, node.say()
+    (record,) = node.records()
+    assert {fact["rank"] for fact in facts(record, "stack")} == {0, 1}
+    assert {fact["rank"]: fact["status"] for fact in facts(record, "exit")} == {0: -signal.SIGTERM, 1: -signal.SIGKILL}
+    assert record["bundles"]
+    assert record["verdict"]["family"] == "hang", record["verdict"]

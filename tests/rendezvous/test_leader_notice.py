@@ -13,6 +13,7 @@ from remuster.rendezvous.keys import Keys
 from remuster.rendezvous.leader_state import Leader
 from remuster.rendezvous.membership import Standing, standing
 from remuster.rendezvous.records import (
+    Cause,
     Incarnation,
     Job,
     Member,
@@ -127,3 +128,15 @@ def test_a_record_of_before_there_were_notices_has_none() -> None:
     raw = encode(replace(FORMING, notice="")).replace(b'"notice":"",', b"")
     assert b"notice" not in raw
     assert decode_job(raw).notice == ""
+
+
+def test_the_words_of_ranks_that_use_their_grace_are_waited_for() -> None:
+    """A rank that hangs does not end by itself. Red when the round is judged before its node has told what it saw."""
+    stopping = replace(RUNNING, phase=Phase.STOPPING, notice="", cause=Cause("alarm", "b", 2))
+    patient = LIMITS._replace(grace_s=10.0)
+    for until, judged in ((17.9, False), (18.0, True)):
+        state, out = Leader(Own(A, INC[A]), patient, Snapshot(KEYS)), list[words.Action]()
+        for event in (seen(stopping, 2), words.Tick(until)):
+            state, actions = machine.step(state, event)
+            out += actions
+        assert bool([a for a in out if isinstance(a, words.Conclude)]) is judged
