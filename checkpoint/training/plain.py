@@ -29,7 +29,7 @@ def plain(value: Any, name: str, copied: bool) -> Any:
     others = (torch.Size, torch.dtype, torch.device)
 
     def walk(one: Any, at: str) -> Any:
-        kind: type[Any] = type(one)
+        kind = cast("type[object]", type(one))
         if kind in _LEAVES or kind in others:
             return one
         if kind in kinds:
@@ -54,11 +54,12 @@ def staged(value: Any) -> Any:
     torch: Any = import_module("torch")
 
     def walk(one: Any) -> Any:
-        if isinstance(one, dict):
-            return {key: walk(item) for key, item in cast("dict[Any, Any]", one).items()}
-        if isinstance(one, list | tuple):
-            items = [walk(item) for item in cast("list[Any]", one)]
-            return items if isinstance(one, list) else tuple(items)
+        kind = cast("type[object]", type(one))
+        if issubclass(kind, dict):
+            return {key: walk(item) for key, item in one.items()}
+        if issubclass(kind, list | tuple):
+            items = [walk(item) for item in one]
+            return items if issubclass(kind, list) else tuple(items)
         if isinstance(one, torch.Tensor):
             return one.detach().to("cpu", copy=True)
         return copy.deepcopy(one)

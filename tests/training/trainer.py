@@ -1,4 +1,4 @@
-"""A rank that trains: dropout, shuffling, a schedule, accumulation, and everything kept through ``remuster.checkpoint``.
+"""A rank that trains, with dropout, shuffling, a schedule, accumulation, and keeps all through ``remuster.checkpoint``.
 
 Run by ``nursery``, in a process of its own for each rank; not a test module. Every loss goes to a file, to the last
 bit, with a number of each source of chance, and with what each save ended in.
@@ -21,6 +21,8 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
+import torch.distributed.checkpoint.state_dict  # here, and not in each rank
+import torch.distributed.tensor
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
@@ -29,6 +31,8 @@ from torch.utils.data.distributed import DistributedSampler
 
 from remuster import checkpoint
 
+torch.use_deterministic_algorithms(True)
+torch.set_num_threads(1)
 ACCUMULATE = 2
 WATCHED = ("open", "os.rename", "os.mkdir", "os.remove", "os.listdir", "os.scandir", "shutil.rmtree")
 
@@ -101,8 +105,6 @@ def die(job: Job) -> None:
 
 def run(job: Job, rank: int) -> None:
     """Train from where the job says to its end."""
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
     meet = Path(job.out) / f"meet-{job.attempt}"
     dist.init_process_group("gloo", init_method=f"file://{meet}", rank=rank, world_size=job.world)
 
