@@ -18,6 +18,7 @@ from ..ranks import Ranks, ranks
 from . import sharded
 from .collect import COMMON, Collected, collect, own_name
 from .state import TrainState
+from .streams import telling
 
 _FIT = "fit"
 
@@ -83,5 +84,6 @@ def _write(publication: Publication, collected: Collected, line: Ranks, group: o
     torch: Any = import_module("torch")
     for name, value in ((COMMON, collected.common), (own_name(line.rank), collected.own)):
         if value is not None:
-            with open(publication.path(name), "wb") as file:
-                torch.save(value, file)
+            path = publication.path(name)
+            with open(path, "wb") as file, telling(file, str(path)) as lent:
+                torch.save(value, lent)

@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 import pickle
 import re
+from collections.abc import Generator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from ..publication import Publication
 from .collect import SHARDS
+from .streams import telling
 
 METADATA = ".metadata"
 
@@ -41,7 +44,16 @@ def write(publication: Publication, shards: dict[str, Any], rank: int, group: An
     """Write this rank's shards. Collective; raises on a rank that failed, and on the others does nothing more."""
     dcp: Any = import_module("torch.distributed.checkpoint")
     folder = publication.folder(SHARDS)
+    filesystem: Any = import_module("torch.distributed.checkpoint.filesystem")
+
+    class Telling(filesystem.FileSystem):  # type: ignore[misc]
+        @contextmanager
+        def create_stream(self, path: Any, mode: str) -> Generator[Any, None, None]:
+            with filesystem.FileSystem.create_stream(self, path, mode) as stream, telling(stream, str(path)) as lent:
+                yield lent
+
     writer = dcp.FileSystemWriter(folder, sync_files=False)  # the publication does that, for all files alike
+    writer.fs = Telling()
     try:
         dcp.save(shards, storage_writer=writer, process_group=group)
     except dcp.CheckpointException as e:  # no Exception, and the same on all ranks

@@ -63,8 +63,9 @@ def attempt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attempt]:
         return statuses
 
     yield run
+    nursery.kill()
+    nursery.wait()
     nursery.stdin.close()
-    nursery.wait(30)
     nursery.stdout.close()
 
 

@@ -146,7 +146,7 @@ def run(job: Job, rank: int) -> None:
         if job.resume:
             log.write(f"resumed {done} epoch={cursor.epoch} batches={cursor.batches}\n")
         if job.fault == "disk" and rank == 1:  # the kernel refuses the write, as a full disk would
-            resource.setrlimit(resource.RLIMIT_FSIZE, (512, 512))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
         saves = 0
         while done < job.batches:
             for batch in cursor:
