@@ -23,7 +23,7 @@ KILLS = 10  # of one run
 BATCHES = KILLS * 2 * 3  # each kill comes in the first or second save of its attempt
 LONGEST_S = 0.15  # a save takes less, unless the machine is busy
 MOST_OPERATIONS = 70
-KILLED = -9
+KILLED, HUNG = -9, -99
 
 
 @pytest.fixture(scope="session")
@@ -55,11 +55,13 @@ def storm(attempt: Attempt, whole: Path, out: Path, kind: str, seed: int) -> tup
         )
         victim = {"victim": chance.randrange(2), "at_save": chance.randrange(2), **when}
         statuses = attempt(**job, mode=mode, attempt=number, resume=path, **victim)
-        assert set(statuses) <= {0, KILLED}, (seed, number, statuses, said(out))
+        # The other rank may find its peer gone, and end by itself, before it is killed too.
+        assert KILLED in statuses or statuses == [0, 0], (seed, number, statuses, said(out))
+        assert HUNG not in statuses
         killed += KILLED in statuses
         choice = chosen(out)
         assert choice.refused == (), (seed, number, choice)
-        promised = [int(text) for rank in (0, 1) for text in lines(out, rank, "saved")] if mode == "sync" else []
+        promised = [int(text) for rank in (0, 1) for text in lines(out, rank, "saved")]
         assert choice.step >= max([step, *promised]), (seed, number, choice, said(out))
         torn += any(out.glob(f"checkpoints/*.tmp-{number}"))
         path, step = choice.path, max(choice.step, 0)
@@ -69,6 +71,7 @@ def storm(attempt: Attempt, whole: Path, out: Path, kind: str, seed: int) -> tup
     return killed, torn
 
 
+@pytest.mark.drill  # for its length; it needs no root
 @pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
 def test_ten_kills(
     attempt: Attempt, whole: Callable[[str], Path], tmp_path: Path, kind: str, record_property: Callable[..., None]

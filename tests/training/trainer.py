@@ -172,8 +172,11 @@ def run(job: Job, rank: int) -> None:
                         die(job)
                     saves += 1
                     try:
-                        (checkpoint.save if job.mode == "sync" else checkpoint.async_save)(done, state)
-                        log.write(f"saved {done}\n")
+                        if job.mode == "sync":
+                            checkpoint.save(done, state)
+                        else:
+                            checkpoint.async_save(done, state)
+                        log.write(f"{'saved' if job.mode == 'sync' else 'begun'} {done}\n")
                     except checkpoint.PublishError as e:
                         log.write(f"error {done} {e}\n")
                 if done in (job.batches, job.stop_after):
