@@ -44,7 +44,7 @@ def storm(attempt: Attempt, whole: Path, out: Path, kind: str, seed: int) -> tup
     """Kill ten times; return how often the victim had been killed, and how often while it was saving."""
     chance = random.Random(seed)
     job: dict[str, Any] = {"out": out, "kind": kind, "batches": BATCHES, "save_every": 3}
-    path, step, killed, torn = "", 0, 0, 0
+    path, step, killed, torn = "", -1, 0, 0
     for number in range(KILLS):
         mode = chance.choice(("sync", "async"))
         by_time = chance.random() < 0.5
@@ -64,7 +64,7 @@ def storm(attempt: Attempt, whole: Path, out: Path, kind: str, seed: int) -> tup
         promised = [int(text) for rank in (0, 1) for text in lines(out, rank, "saved")]
         assert choice.step >= max([step, *promised]), (seed, number, choice, said(out))
         torn += any(out.glob(f"checkpoints/*.tmp-{number}"))
-        path, step = choice.path, max(choice.step, 0)
+        path, step = choice.path, choice.step
     assert attempt(**job, attempt=KILLS, resume=path) == [0, 0], (seed, said(out))
     for rank in (0, 1):
         assert batches(out, rank) == batches(whole, rank), seed
