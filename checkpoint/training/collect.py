@@ -6,6 +6,7 @@ sharded by torch's DCP (``shards``). Called by ``saving`` and ``restoring``.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -26,8 +27,12 @@ def own_name(rank: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What one rank writes; ``problem`` is what kept it from reading its own state."""
+    """What one rank writes; ``problem`` is what kept it from reading its own state.
 
+    ``shape`` names the parameters of a model that rank 0 writes for all: it must be the same on all ranks.
+    """
+
+    shape: str = ""
     common: dict[str, Any] | None = None
     own: dict[str, Any] | None = None
     shards: dict[str, Any] | None = None
@@ -38,9 +43,10 @@ def collect(state: TrainState, rank: int, copied: bool) -> Collected:
     """Read the state of this rank. Never raises: the other ranks are on their way to a meeting."""
     try:
         sharded = is_sharded(state.model)
+        shape = "" if sharded else _shape(state.model)
         common = _common(state, sharded, copied) if rank == 0 else None
         shards = sharded_state(state) if sharded else None
-        return Collected(common, _own(state, copied), staged(shards) if copied and shards else shards)
+        return Collected(shape, common, _own(state, copied), staged(shards) if copied and shards else shards)
     except Exception as e:
         return Collected(problem=e)
 
@@ -50,6 +56,11 @@ def sharded_state(state: TrainState) -> dict[str, Any]:
     api: Any = import_module("torch.distributed.checkpoint.state_dict")
     model, optimizer = api.get_state_dict(state.model, state.optimizer)
     return {"model": model, "optimizer": optimizer}
+
+
+def _shape(model: Any) -> str:
+    named = [(name, tuple(parameter.shape)) for name, parameter in bare(model).named_parameters()]
+    return hashlib.sha256(repr(named).encode()).hexdigest()
 
 
 def _common(state: TrainState, sharded: bool, copied: bool) -> dict[str, Any]:

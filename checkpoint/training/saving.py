@@ -74,11 +74,17 @@ def _writer(
 
 def _write(publication: Publication, collected: Collected, line: Ranks, group: object) -> None:
     """Write this rank's part. Whether all have one is known before DCP begins, in which none may be missing."""
-    fit = all(text == _FIT for text in line.gather("" if collected.problem else _FIT))
+    shapes = line.gather("" if collected.problem else f"{_FIT} {collected.shape}")
     if collected.problem is not None:
         raise collected.problem
-    if not fit:
+    if "" in shapes:
         return  # whoever has the problem tells it when the publication ends
+    if len(set(shapes)) > 1:
+        other = next(rank for rank, shape in enumerate(shapes) if shape != shapes[0])
+        raise PublishError(
+            f"rank {other} has another model than rank 0, "
+            "which writes for all: only FSDP2's shards may differ. Use publish() for stages of a pipeline"
+        )
     if collected.shards is not None:
         sharded.write(publication, collected.shards, line.rank, group)
     torch: Any = import_module("torch")

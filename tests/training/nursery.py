@@ -78,7 +78,7 @@ def main() -> None:
     assert len(os.listdir("/proc/self/task")) == 1
     for line in sys.stdin:
         job = Job(**json.loads(line))
-        Path(job.out).mkdir(exist_ok=True)
+        Path(job.out).mkdir(parents=True, exist_ok=True)
         print(json.dumps(attempt(job)), flush=True)
 
 

@@ -47,6 +47,22 @@ def test_an_error_of_one_rank_in_saving_is_raised_on_all(
     assert chosen(out).step == -1
 
 
+def test_a_flight_that_fails_on_one_rank_alone_is_told_to_all(attempt: Attempt, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert attempt(out=out, batches=2, save_every=1, fault="flight") == [0, 0], said(out)
+    for rank in (0, 1):
+        assert lines(out, rank, "error") == ["1 no state today"]
+        assert lines(out, rank, "saved") == ["2"]
+
+
+def test_models_that_differ_are_not_saved_as_one(attempt: Attempt, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert attempt(out=out, kind="stages", batches=1, save_every=1) == [0, 0], said(out)
+    for rank in (0, 1):
+        [told] = lines(out, rank, "error")
+        assert "rank 1 has another model than rank 0, which writes for all" in told
+
+
 @pytest.fixture(scope="session")
 def saved(attempt: Attempt, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Steps 2 and 3 of a run with two ranks; the third lies between two optimizer steps."""

@@ -121,6 +121,8 @@ def run(job: Job, rank: int) -> None:
                 fully_shard(part)
         fully_shard(model)
         scaler = None
+    elif job.kind == "stages":
+        model, scaler = nn.Sequential(*list(model)[: 6 - 2 * rank]), None
     else:
         model = DistributedDataParallel(model)
         scaler = torch.amp.GradScaler("cpu", init_scale=64.0, growth_interval=3)
@@ -135,7 +137,10 @@ def run(job: Job, rank: int) -> None:
         scheduler=schedule,
         scaler=scaler,
         data=cursor,
-        per_rank={"noise": torch.Generator().manual_seed(rank), "part": Broken(job.fault if rank == 1 else "")},
+        per_rank={
+            "noise": torch.Generator().manual_seed(rank),
+            "part": Broken(job.fault if rank == 1 and job.fault != "flight" else ""),
+        },
     )
     with open(f"{job.out}/rank-{rank}.log", "a", buffering=1) as log:
         try:
@@ -147,6 +152,8 @@ def run(job: Job, rank: int) -> None:
             log.write(f"resumed {done} epoch={cursor.epoch} batches={cursor.batches}\n")
         if job.fault == "disk" and rank == 1:  # the kernel refuses the write, as a full disk would
             resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+        if job.fault == "flight":
+            state.flight.start(lambda: Broken("raises" if rank == 1 else "").state_dict())
         saves = 0
         while done < job.batches:
             for batch in cursor:
