@@ -15,6 +15,10 @@ class PublishError(CheckpointError):
     """A step could not be published. Every rank of the publication gets it, with the rank and file at fault."""
 
 
+class RestoreError(CheckpointError):
+    """A step could not be restored. Every rank gets it; what was set before is not set back: end, or start anew."""
+
+
 class Unreadable(CheckpointError):
     """The checkpoint directory itself could not be read, so nothing may be concluded about what it holds."""
 

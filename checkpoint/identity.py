@@ -40,6 +40,11 @@ def identity(environ: Mapping[str, str]) -> Identity:
     )
 
 
+def resume_from(environ: Mapping[str, str]) -> str:
+    """Return the checkpoint that the launcher chose for this round, or an empty string."""
+    return environ.get("REMUSTER_RESUME_FROM", "")
+
+
 def _count(environ: Mapping[str, str], name: str, default: int) -> int:
     text = environ.get(name, "")
     if not text:

@@ -68,13 +68,22 @@ class Publication:
 
     def path(self, name: str) -> Path:
         """Return where this rank writes its data file ``name``; no other rank may ask for the same name."""
-        if why := unsafe_path(name):
-            raise ValueError(f"checkpoint file name {name!a} {why}")
+        target = self._place(name)
         if name not in self._names:
             self._names.append(name)
-        target = self._writing / name
         self._disk.make_dir(target.parent)
         return target
+
+    def folder(self, name: str) -> Path:
+        """Return a folder in which a library names its files itself; then ask ``path`` for each one of this rank's."""
+        target = self._place(name)
+        self._disk.make_dir(target)
+        return target
+
+    def _place(self, name: str) -> Path:
+        if why := unsafe_path(name):
+            raise ValueError(f"checkpoint file name {name!a} {why}")
+        return self._writing / name
 
     def __enter__(self) -> Publication:
         self._begun_s = time.monotonic()
