@@ -19,6 +19,7 @@ from .crew import Crew, Place
 from .identity import Machine, loopback_of, this_process
 from .leading import Counsel
 from .lease import Timing
+from .linux import boottime
 from .loop import Agent, Surroundings
 from .node_state import Settings
 from .notes import Notes
@@ -94,6 +95,12 @@ def assemble(parts: Parts) -> Agent:
         about = Suspected(settings.node, spec.run_id, spec.least_others, wards and wards(), log.line)
         return await vet(lambda: when_blamed(here), n, about)
 
+    async def look(action: words.Look) -> words.Looked:
+        from .sight import answer
+
+        sight = await answer(action.asked, spec.checkpoint_dir, spec.resume_timeout_s)
+        return words.Looked(boottime(), action.round, sight)
+
     wards = made_wards if spec.backend is Backend.ETCD else None
     entrance = Entrance(spec, parts.spared.by("resume hook"), log.line)
     around = Surroundings(
@@ -107,11 +114,13 @@ def assemble(parts: Parts) -> Agent:
             spec.admit_after_s,
             spec.rank_order,
             STOP_S + spec.grace_s,
+            look_s=spec.resume_timeout_s + SLACK_S,
         ),
         Counsel(judge, choose, log.line, newest, wards),
         log.line,
         job_seen,
         vet,
+        look,
     )
     agent = Agent(settings, around, crew)
     return agent

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import re
 import shlex
 import sys
@@ -60,6 +61,11 @@ class Command:
 Hook = BuiltIn | Function | Command
 
 
+def no_objection(_name: str) -> str:
+    """Object to no checkpoint."""
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class HookRequest:
     """What the hook is told."""
@@ -69,6 +75,7 @@ class HookRequest:
     checkpoint_dir: Path | None
     roster: Roster
     history: tuple[tuple[int, int | None], ...]  # every formed round and the step it resumed from; None: from nothing
+    objection: Callable[[str], str] = no_objection  # why other nodes cannot load a checkpoint of that name
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +150,11 @@ def _choose(
     from ..checkpoint.resume import choose
 
     try:
-        choice = choose(directory, request.run_id, request.history, give_up=give_up)
+        choice = choose(directory, request.run_id, request.history, None, give_up, request.objection)
     except CheckpointError as error:
         raise HookError(str(error)) from error
-    return ResumePoint(choice.path, choice.step, choice.format, choice.verified), choice.refused
+    name = os.path.relpath(choice.path, directory) if choice.path else ""
+    return ResumePoint(choice.path, choice.step, choice.format, choice.verified, name=name), choice.refused
 
 
 async def _ask(who: str, argv: tuple[str, ...], request: HookRequest, care: Care) -> ResumePoint:

@@ -32,6 +32,7 @@ from .node_words import (
     LeaderSeen,
     LeaseLost,
     LeaveAsked,
+    Looked,
     NothingLeft,
     NoticeGiven,
     PortFailed,
@@ -108,6 +109,9 @@ def take(s: NodeState, event: Event) -> Step:
         case Checked(round=n, unfit=unfit):
             wanted = n == s.checking  # not one that a start or a later blame has ended
             return (replace(s, checking=Round(0), checked=n, unfit=unfit) if wanted else s), ()
+        case Looked(round=n, sight=sight):
+            wanted = s.looking == (n, *sight.mark)  # not what an earlier leader, or incarnation, had asked
+            return (replace(s, sight=sight) if wanted else s), ()
         case Tick():
             return s, ()
         case _:
@@ -255,6 +259,8 @@ def _lease_lost(s: NodeState, at: float) -> NodeState:
         checked=Round(0),
         unfit="",
         told_check=(Round(0), ""),
+        looking=(0, 0, 0),
+        sight=None,
         job=None,
         leader=None,
         leader_at=0,
@@ -322,6 +328,8 @@ def _wrote(s: NodeState, event: Wrote) -> Step:
             s = replace(s, campaign_at=event.at + AGAIN_S)  # the watch will show the key: do not ask again before
         case Kind.READY:
             s = replace(s, mod=result.revision, ready=max(s.ready, event.round))
+        case Kind.LOOKED if s.saying == s.looking:
+            s = replace(s, sight=None)
         case Kind.CHECKED:
             s = replace(s, mod=result.revision, told_check=(s.checked, s.unfit))
         case Kind.EVIDENCE if event.round == s.round:
@@ -341,7 +349,7 @@ def _guarded(s: NodeState, event: Wrote, result: TxnResult) -> Step:
         case Kind.JOIN | Kind.READY | Kind.CHECKED | Kind.LEAD:
             again = event.at + AGAIN_S if event.kind is Kind.LEAD else s.campaign_at
             return _ask_again(replace(s, campaign_at=again))
-        case Kind.STOP | Kind.MASTER | Kind.NOTICE:
+        case Kind.STOP | Kind.MASTER | Kind.NOTICE | Kind.LOOKED:
             before = s.job
             s = _job(s, result.ranges[0].one(), event.at)
             if s.job is before:

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple, cast
 
+from ..rendezvous.agreement import NOT_FOR_ALL
+from ..rendezvous.asked import Asked
 from ..rendezvous.leader_words import Resumed, SelectResume
 from ..rendezvous.records import Outcome, ResumePoint, Round
 from .files import FileThread
@@ -17,7 +19,8 @@ from .linux import boottime
 from .spec import JobSpec
 
 SENTENCE = 240  # characters of what went wrong: it travels in the job record
-STORAGE = 75  # exit code: worth a requeue
+STORAGE = (75, "fs_transient", "start again when it can be read")  # exit code, class, and what to do
+HOOK = (1, "user_exception", "mend the hook, or leave --resume-hook out")
 
 
 class Entrance(NamedTuple):
@@ -33,9 +36,13 @@ class Entrance(NamedTuple):
         if spec.resume_hook is None and spec.checkpoint_dir is None:
             return Resumed(boottime(), ask.round, ResumePoint(), wall=time.time())
         from .hook import BuiltIn, Care, Hook, HookError, HookRequest, find_resume_point, parse_hook
+        from .sight import await_hints, described, objections
 
         care = Care(FileThread("hook"), spec.resume_timeout_s, self.spare, self.say)
-        request = HookRequest(spec.run_id, ask.attempt, spec.checkpoint_dir, ask.roster, steps(ask.history))
+        request = HookRequest(
+            spec.run_id, ask.attempt, spec.checkpoint_dir, ask.roster, steps(ask.history), objections(ask)
+        )
+        question: Asked | None = None
         try:
             hook: Hook
             if spec.resume_hook is not None:
@@ -43,18 +50,27 @@ class Entrance(NamedTuple):
             else:
                 assert spec.checkpoint_dir is not None
                 hook = BuiltIn(spec.checkpoint_dir)
+                await care.files.run(await_hints, ask, spec.checkpoint_dir, timeout_s=spec.resume_timeout_s)
             result = await find_resume_point(hook, request, care)
+            if (spec.resume_hook is None or result.point.path) and spec.max_nodes > 1:
+                limit_s = spec.resume_timeout_s
+                question = await care.files.run(described, result.point, spec.checkpoint_dir, timeout_s=limit_s)
+        except (OSError, TimeoutError) as error:
+            why = f"the checkpoints in {spec.checkpoint_dir} could not be read: {error}"
+            return Resumed(boottime(), ask.round, ResumePoint(), outcome=_ended(why, *STORAGE))
         except HookError as error:
-            code, cls, then = (STORAGE, "fs_transient", "start again when it can be read")
-            if spec.resume_hook is not None:
-                code, cls, then = (1, "user_exception", "mend the hook, or leave --resume-hook out")
-            outcome = Outcome(code, f"{str(error)[:SENTENCE]}; no rank was started: {then}", cls)
-            return Resumed(boottime(), ask.round, ResumePoint(), outcome=outcome)
+            ending = STORAGE if spec.resume_hook is None else HOOK
+            return Resumed(boottime(), ask.round, ResumePoint(), outcome=_ended(str(error), *ending))
         finally:
             care.files.close()
         for name, reason in result.refused:
-            self.say(f"checkpoint {name} is passed over: {reason}")
-        return Resumed(boottime(), ask.round, result.point, result.refused, wall=time.time())
+            if reason != NOT_FOR_ALL:
+                self.say(f"checkpoint {name} is passed over: {reason}")
+        return Resumed(boottime(), ask.round, result.point, result.refused, None, time.time(), question)
+
+
+def _ended(why: str, code: int, cls: str, then: str) -> Outcome:
+    return Outcome(code, f"{why[:SENTENCE]}; no rank was started: {then}", cls)
 
 
 def entry(raw: bytes) -> dict[str, object]:

@@ -30,15 +30,22 @@ class Choice:
     refused: tuple[tuple[str, str], ...] = ()  # (name, reason) of newer steps that were passed over
 
 
+def unopposed(_name: str) -> str:
+    """Object to nothing: where one node alone decides."""
+    return ""
+
+
 def choose(
     directory: Path,
     run_id: str,
     history: History,
     patience: Patience | None = None,
     give_up: Callable[[], bool] = never,
+    objection: Callable[[str], str] = unopposed,
 ) -> Choice:
     """Find the resume point in ``directory``.
 
+    ``objection`` gives the reason why a step of that name cannot be taken, '' when there is none: other nodes' words.
     Blocks while it reads. ``give_up`` is asked between blocks of 1 MiB and ends the search with ``GaveUp``;
     ``Unreadable`` means that the directory could not be listed, which is not the same as an empty one.
     """
@@ -53,6 +60,9 @@ def choose(
     for candidate in listing.candidates:
         if give_up():
             raise GaveUp(OVERDUE)
+        if reason := objection(candidate.name):
+            refused.append((candidate.name, reason))
+            continue
         path = directory / candidate.name
         manifest = read_manifest(path, patience)
         if isinstance(manifest, Refused):
