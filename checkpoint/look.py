@@ -193,7 +193,7 @@ def _tree(path: Path) -> Print:
     total = 0
     if stat.S_ISREG(found.st_mode):
         lines, total = [f"{found.st_size}"], found.st_size
-    for folder, _, names in os.walk(path, onerror=_raise):
+    for folder, _, names in os.walk(path, onerror=_raise) if not lines else ():
         for name in names:
             one = os.stat(os.path.join(folder, name), follow_symlinks=False)
             lines.append(f"{os.path.relpath(os.path.join(folder, name), path)}\0{one.st_size}")

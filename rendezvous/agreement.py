@@ -24,6 +24,14 @@ ELSEWHERE = "; is its mount away, or is the directory local to each node?"
 NOT_FOR_ALL = "a node that cannot load a newer one has not got it"
 
 
+class Bar(NamedTuple):
+    """Why one node cannot take part in a round that loads a checkpoint."""
+
+    who: Who
+    why: str
+    absent: bool = False  # what it should load is not there, where another node has it
+
+
 class Agreement(NamedTuple):
     """How far the nodes have come with the resume point of a round."""
 
@@ -31,8 +39,8 @@ class Agreement(NamedTuple):
     since: float | None = None  # when it was first seen to stand
     against: tuple[tuple[str, str], ...] = ()  # checkpoints that some node cannot load, and why not
     within: tuple[str, ...] | None = None  # what those who cannot have instead: the next one must be one of these
-    unable: tuple[tuple[Who, str], ...] = ()  # who could not load those, and why
-    apart: tuple[tuple[Who, str], ...] = ()  # who is left out of this round for it
+    unable: tuple[Bar, ...] = ()  # who could not load those, and why
+    apart: tuple[Bar, ...] = ()  # who is left out of this round for it
     hints: tuple[tuple[str, int, NodeId], ...] = ()  # newer ones that others have, and who; looked for once again
 
 
@@ -40,8 +48,8 @@ class Verdict(NamedTuple):
     """What the answers to a question come to."""
 
     silent: tuple[Member, ...] = ()  # who has not answered
-    unable: tuple[tuple[Who, str], ...] = ()
-    unsure: tuple[tuple[Who, str], ...] = ()  # its file system gives no answer
+    unable: tuple[Bar, ...] = ()
+    unsure: tuple[Bar, ...] = ()  # its file system gives no answer
     within: tuple[str, ...] = ()  # older ones that all who are unable have
     newer: tuple[tuple[str, int, NodeId], ...] = ()  # that others have, and the leader has neither chosen nor refused
 
@@ -62,8 +70,8 @@ def sights(reports: Mapping[Who, Report], asked: Asked) -> dict[Who, Sight]:
 def weigh(asked: Asked, others: Iterable[Member], found: Mapping[Who, Sight], known: Iterable[str]) -> Verdict:
     """Weigh the answers of the other members; ``known`` names what the leader has refused for itself."""
     silent: list[Member] = []
-    unable: list[tuple[Who, str]] = []
-    unsure: list[tuple[Who, str]] = []
+    unable: list[Bar] = []
+    unsure: list[Bar] = []
     newer: dict[str, tuple[str, int, NodeId]] = {}
     within: list[str] | None = None
     mine = {asked.name, *known}
@@ -73,9 +81,9 @@ def weigh(asked: Asked, others: Iterable[Member], found: Mapping[Who, Sight], kn
             silent.append(m)
             continue
         if sight.found is Found.UNKNOWN:
-            unsure.append((m.who, sight.why))
+            unsure.append(Bar(m.who, f"node {m.node[:64]} cannot tell: {sight.why}"))
         elif sight.found is not Found.CAN:
-            unable.append((m.who, _why(m.node, asked, sight)))
+            unable.append(_bar(m, sight))
             older = [name for name, step in sight.steps if step <= asked.step and name != asked.name]
             within = older if within is None else [name for name in within if name in older]
         for name, step in sight.steps:
@@ -85,11 +93,17 @@ def weigh(asked: Asked, others: Iterable[Member], found: Mapping[Who, Sight], kn
     return Verdict(tuple(silent), tuple(unable), tuple(unsure), tuple(within or ()), newest)
 
 
-def _why(node: NodeId, asked: Asked, sight: Sight) -> str:
+def _bar(m: Member, sight: Sight) -> Bar:
     """Say why a node cannot load a checkpoint, and tell what is missing there from what is bad there."""
-    if sight.found is Found.LACKS:
-        return f"node {node[:64]} lacks it: {sight.why}{ELSEWHERE}"
-    return f"node {node[:64]} has another or a bad one: {sight.why}"
+    absent = sight.found is Found.LACKS
+    return Bar(
+        m.who, f"node {m.node[:64]} {'lacks it' if absent else 'has a bad one, or another'}: {sight.why}", absent
+    )
+
+
+def _spoken(bars: tuple[Bar, ...]) -> str:
+    more = f"; and {len(bars) - NAMED} more nodes" if len(bars) > NAMED else ""
+    return "; ".join(bar.why for bar in bars[:NAMED]) + more + (ELSEWHERE if any(bar.absent for bar in bars) else "")
 
 
 def refused(a: Agreement, asked: Asked, v: Verdict) -> Agreement | None:
@@ -97,15 +111,13 @@ def refused(a: Agreement, asked: Asked, v: Verdict) -> Agreement | None:
     within = v.within if a.within is None else tuple(name for name in a.within if name in v.within)
     if not within:
         return None
-    (_, why), *more = v.unable
-    why += f" (and {len(more)} more)" if more else ""
-    against = (*a.against, (asked.name, why))
+    against = (*a.against, (asked.name, _spoken(v.unable)))
     return a._replace(
         number=a.number + 1, since=None, against=against, within=within, unable=_merged(a.unable, v.unable)
     )
 
 
-def left_out(a: Agreement, who: Iterable[tuple[Who, str]]) -> Agreement:
+def left_out(a: Agreement, who: Iterable[Bar]) -> Agreement:
     """Begin again without some nodes."""
     return Agreement(a.number + 1, apart=_merged(a.apart, tuple(who)), hints=a.hints)
 
@@ -115,14 +127,14 @@ def looked_again(a: Agreement, v: Verdict) -> Agreement:
     return a._replace(number=a.number + 1, since=None, hints=v.newer)
 
 
-def unanswered(v: Verdict) -> tuple[tuple[Who, str], ...]:
+def unanswered(v: Verdict) -> tuple[Bar, ...]:
     """Return who could not say anything, with why."""
-    return tuple((m.who, NO_ANSWER) for m in v.silent) + v.unsure
+    return tuple(Bar(m.who, f"node {m.node[:64]} {NO_ANSWER}") for m in v.silent) + v.unsure
 
 
-def _merged(before: tuple[tuple[Who, str], ...], more: tuple[tuple[Who, str], ...]) -> tuple[tuple[Who, str], ...]:
-    known = {who for who, _ in before}
-    return before + tuple(pair for pair in more if pair[0] not in known)
+def _merged(before: tuple[Bar, ...], more: tuple[Bar, ...]) -> tuple[Bar, ...]:
+    known = {bar.who for bar in before}
+    return before + tuple(bar for bar in more if bar.who not in known)
 
 
 def passed_over(v: Verdict) -> tuple[tuple[str, str], ...]:
@@ -136,13 +148,13 @@ def apart_words(a: Agreement) -> str:
     """Say who is left out and why; '' when nobody is."""
     if not a.apart:
         return ""
-    names = listed([node[:64] for (node, _), _ in a.apart])
-    return f"{names} cannot load the checkpoint: {a.apart[0][1]}"
+    names = listed([node[:64] for (node, _), *_ in a.apart])
+    return f"{names} cannot load a checkpoint that others have: {_spoken(a.apart)}"
 
 
 def nothing_for_all(a: Agreement, here: Container[Who]) -> Outcome | None:
     """End the job if nodes are left out that are ``here``: without them there are too few."""
-    if not any(who in here for who, _ in a.apart):
+    if not any(bar.who in here for bar in a.apart):
         return None
     why = f"the nodes do not agree on a checkpoint, and from nothing its progress would be lost: {apart_words(a)}"
     return Outcome(STORAGE, f"{why}; no rank was started: start again when every node can read it", CLASS)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from . import writes
 from .agreement import (
     Agreement,
+    Bar,
     apart_words,
     left_out,
     looked_again,
@@ -25,7 +26,6 @@ from .asked import HOOKS
 from .leader_state import Decision, Leader, submit
 from .leader_words import SelectResume, Wake
 from .records import Outcome, Roster
-from .snapshot import Who
 from .writes import Seen
 
 
@@ -86,6 +86,6 @@ def _again(s: Leader, a: Agreement, at: float, why: str) -> Decision:
     return replace(s, resumed=None, agreement=a), (Wake(at, why),)
 
 
-def _without(s: Leader, who: tuple[tuple[Who, str], ...], at: float) -> Decision:
+def _without(s: Leader, who: tuple[Bar, ...], at: float) -> Decision:
     a = left_out(s.agreement, who)
     return _again(s, a, at, f"{apart_words(a)}; left out of the round")
