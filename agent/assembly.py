@@ -5,6 +5,8 @@ Called by ``main.py`` once the node has its name, its directory and its store. W
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -79,6 +81,9 @@ def assemble(parts: Parts) -> Agent:
 
     def job_seen(job: Job) -> None:
         agent.crew.foresee(job)
+        if job.phase is Phase.FORMING and spec.checkpoint_dir is not None and spec.max_nodes > 1:
+            # While the leader searches: this node will be asked.
+            asyncio.get_running_loop().call_soon(importlib.import_module, ".sight", __package__)
         parts.chronicle.job_seen(job)
         parts.aside.job_seen(job, bool(agent.state.leading))
 

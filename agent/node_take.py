@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..health.evidence import Fact, Fault, Fenced, GuardianDied, Left, RankExit, StartError, Told
 from ..health.observed import Early
 from ..rendezvous.errors import BadRecord
-from ..rendezvous.records import Cause, Incarnation, Round, decode_job, decode_node, decode_roster
+from ..rendezvous.records import Cause, Incarnation, Job, Round, decode_job, decode_node, decode_roster
 from ..rendezvous.replacing import replace
 from ..rendezvous.snapshot import opened
 from ..rendezvous.store import KeyValue, TxnResult
@@ -217,9 +217,14 @@ def _job(s: NodeState, kv: KeyValue | None, at: float) -> NodeState:
         was, ran = f"round {s.seen} had been reached", f"round {s.round} had run here"
         raise BadRecord(f"{kv.key} says round {job.round}, the last formed {job.formed}; {ran if s.round else was}")
     before = s.job.job if s.job else None
-    if before is None or (before.phase, before.round, before.master) != (job.phase, job.round, job.master):
+    if before is None or _stand(before) != _stand(job):
         s = replace(s, stands_since=at)
     return replace(s, job=Seen(job, kv.mod_revision), launch=s.launch or job.launch, seen=job.round)
+
+
+def _stand(job: Job) -> tuple[object, ...]:
+    """Return where a job stands: a leader that asks about one checkpoint after another takes it on."""
+    return (job.phase, job.round, job.master, job.asked)
 
 
 def _roster(s: NodeState, event: RosterRead) -> NodeState:

@@ -23,6 +23,21 @@ STORAGE = (75, "fs_transient", "start again when it can be read")  # exit code, 
 HOOK = (1, "user_exception", "mend the hook, or leave --resume-hook out")
 
 
+class Others:
+    """The other nodes of the round, where there are none: nobody objects, and nobody is asked."""
+
+    def objection(self, _name: str) -> str:
+        """Return why the checkpoint of that name cannot be loaded on some node; '' when nobody has said so."""
+        return ""
+
+    def await_hints(self) -> None:
+        """Wait a little for what other nodes have seen. Blocks."""
+
+    def question(self, _point: ResumePoint) -> Asked | None:
+        """Return what they are to be asked about a chosen point. Blocks; OSError when it cannot be read any more."""
+        return None
+
+
 class Entrance(NamedTuple):
     """The resume hook of one agent. ``spare`` names the hook's process, which no sweep may take."""
 
@@ -36,12 +51,11 @@ class Entrance(NamedTuple):
         if spec.resume_hook is None and spec.checkpoint_dir is None:
             return Resumed(boottime(), ask.round, ResumePoint(), wall=time.time())
         from .hook import BuiltIn, Care, Hook, HookError, HookRequest, find_resume_point, parse_hook
-        from .sight import await_hints, described, objections
 
         care = Care(FileThread("hook"), spec.resume_timeout_s, self.spare, self.say)
-        request = HookRequest(
-            spec.run_id, ask.attempt, spec.checkpoint_dir, ask.roster, steps(ask.history), objections(ask)
-        )
+        others = self._others(ask)
+        history = steps(ask.history)
+        request = HookRequest(spec.run_id, ask.attempt, spec.checkpoint_dir, ask.roster, history, others.objection)
         question: Asked | None = None
         try:
             hook: Hook
@@ -50,11 +64,10 @@ class Entrance(NamedTuple):
             else:
                 assert spec.checkpoint_dir is not None
                 hook = BuiltIn(spec.checkpoint_dir)
-                await care.files.run(await_hints, ask, spec.checkpoint_dir, timeout_s=spec.resume_timeout_s)
+                await care.files.run(others.await_hints, timeout_s=spec.resume_timeout_s)
             result = await find_resume_point(hook, request, care)
-            if (spec.resume_hook is None or result.point.path) and spec.max_nodes > 1:
-                limit_s = spec.resume_timeout_s
-                question = await care.files.run(described, result.point, spec.checkpoint_dir, timeout_s=limit_s)
+            if spec.resume_hook is None or result.point.path:
+                question = await care.files.run(others.question, result.point, timeout_s=spec.resume_timeout_s)
         except (OSError, TimeoutError) as error:
             why = f"the checkpoints in {spec.checkpoint_dir} could not be read: {error}"
             return Resumed(boottime(), ask.round, ResumePoint(), outcome=_ended(why, *STORAGE))
@@ -67,6 +80,14 @@ class Entrance(NamedTuple):
             if reason != NOT_FOR_ALL:
                 self.say(f"checkpoint {name} is passed over: {reason}")
         return Resumed(boottime(), ask.round, result.point, result.refused, None, time.time(), question)
+
+    def _others(self, ask: SelectResume) -> Others:
+        """Return what the other nodes have to do with the choice."""
+        if self.spec.max_nodes == 1:
+            return Others()
+        from .sight import Asking
+
+        return Asking(ask, self.spec.checkpoint_dir)
 
 
 def _ended(why: str, code: int, cls: str, then: str) -> Outcome:

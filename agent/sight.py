@@ -1,7 +1,7 @@
 """What this node sees of the checkpoints: asked by the leading agent before a round begins, with a time limit.
 
-The leading agent describes what it has chosen (``described``), every other node looks for itself (``answer``), each on
-a thread that is left behind if a dead mount holds it. Loaded where there is something to ask.
+The leading agent describes what it has chosen (``Asking``), every other node looks for itself (``answer``), each on a
+thread that is left behind if a dead mount holds it. Loaded where there is something to ask.
 """
 
 from __future__ import annotations
@@ -17,36 +17,35 @@ from ..rendezvous.asked import HOOKS, MOST_STEPS, Asked, Found, Sight
 from ..rendezvous.leader_words import SelectResume
 from ..rendezvous.records import ResumePoint
 from .files import FileThread
+from .reentry import Others
 
 FOUND = {View.CAN: Found.CAN, View.LACKS: Found.LACKS, View.DIFFERS: Found.DIFFERS, View.UNKNOWN: Found.UNKNOWN}
 
 
-def described(point: ResumePoint, directory: Path | None) -> Asked:
-    """Return the question about a chosen resume point. Blocks; OSError when it cannot be read any more."""
-    if not point.path:
-        return Asked()
-    if not point.name or directory is None:
-        return Asked(name=point.path, step=point.step, format=HOOKS)
-    found = print_of(directory / point.name)
-    return Asked(0, 0, point.name, point.step, point.format, found.files, found.bytes, found.digest, found.sign)
+class Asking(Others):
+    """What the leading agent's search knows of the other nodes, and asks them."""
 
+    def __init__(self, ask: SelectResume, directory: Path | None) -> None:
+        self._against, self._within = dict(ask.against), ask.within
+        self._hints = [name for name, *_ in ask.hints]
+        self._directory = directory
 
-def objections(ask: SelectResume) -> Callable[[str], str]:
-    """Return what the other nodes have against a checkpoint, by its name."""
-    against, within, hints = dict(ask.against), ask.within, {name for name, *_ in ask.hints}
+    def objection(self, name: str) -> str:
+        if name in self._against:
+            return self._against[name]
+        return "" if self._within is None or name in self._within or name in self._hints else NOT_FOR_ALL
 
-    def objection(name: str) -> str:
-        if name in against:
-            return against[name]
-        return "" if within is None or name in within or name in hints else NOT_FOR_ALL
+    def await_hints(self) -> None:
+        if self._hints and self._directory is not None:
+            awaited(self._directory, self._hints, Patience())
 
-    return objection
-
-
-def await_hints(ask: SelectResume, directory: Path) -> None:
-    """Wait a little for what other nodes have seen. Blocks."""
-    if ask.hints:
-        awaited(directory, [name for name, *_ in ask.hints], Patience())
+    def question(self, point: ResumePoint) -> Asked:
+        if not point.path:
+            return Asked()
+        if not point.name or self._directory is None:
+            return Asked(name=point.path, step=point.step, format=HOOKS)
+        found = print_of(self._directory / point.name)
+        return Asked(0, 0, point.name, point.step, point.format, found.files, found.bytes, found.digest, found.sign)
 
 
 async def answer(asked: Asked, directory: Path | None, timeout_s: float) -> Sight:

@@ -26,6 +26,7 @@ from .verify import Refused, read_manifest, verify_files
 
 MOST_FILES = 200_000  # of a checkpoint without a manifest
 NAMED = 3  # missing files in a reason
+NEWER = 8  # steps that are looked at although nobody asked about them
 _AWAY = (errno.ESTALE, errno.EIO, errno.ENOTCONN, errno.ETIMEDOUT, errno.ESHUTDOWN, errno.EHOSTDOWN)
 
 
@@ -91,20 +92,19 @@ def _look(directory: Path, name: str, there: Print, patience: Patience, give_up:
 
 
 def steps(directory: Path, above: int, most: int) -> tuple[tuple[str, int], ...]:
-    """Return what steps there are, newest first; of those above ``above`` only the ones with a good marker.
+    """Return up to ``most`` steps that there are, newest first; nothing when the directory cannot be read.
 
-    Nothing when the directory cannot be read.
+    Of those above ``above`` a few, and only ones with a good marker.
     """
     patience = Patience(())
     try:
         listing = scan(directory, patience)
     except CheckpointError:
         return ()
-    return tuple(
-        (one.name, one.step)
-        for one in listing.candidates[:most]
-        if one.step <= above or isinstance(read_manifest(directory / one.name, patience), Manifest)
-    )
+    newer = [one for one in listing.candidates if one.step > above][:NEWER]
+    newer = [one for one in newer if isinstance(read_manifest(directory / one.name, patience), Manifest)]
+    older = [one for one in listing.candidates if one.step <= above][: most - NEWER]
+    return tuple((one.name, one.step) for one in (*newer, *older))
 
 
 def awaited(directory: Path, names: Iterable[str], patience: Patience) -> None:

@@ -6,16 +6,33 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from node_tables import FORMING, INC, KEYS, LEADER, ME, MEETING, in_round, joined, kv, ok, put, run, said, written
+from node_tables import (
+    FORMING,
+    INC,
+    KEYS,
+    LEADER,
+    ME,
+    MEETING,
+    ROSTER,
+    in_round,
+    joined,
+    kv,
+    ok,
+    put,
+    run,
+    said,
+    written,
+)
 from steps_on_disk import copied, published
 
 from remuster.agent import node_words as words
-from remuster.agent.sight import answer, described, objections
+from remuster.agent.reentry import Others
+from remuster.agent.sight import Asking, answer
 from remuster.checkpoint.layout import step_name
 from remuster.rendezvous.agreement import NOT_FOR_ALL
 from remuster.rendezvous.asked import HOOKS, Asked, Found, Sight, decode_sight
 from remuster.rendezvous.leader_words import SelectResume
-from remuster.rendezvous.records import NodeId, ResumePoint, Roster, Round
+from remuster.rendezvous.records import NodeId, ResumePoint, Round
 from remuster.rendezvous.store import Compare, Field, Range, TxnResult
 from remuster.rendezvous.writes import Kind
 
@@ -91,6 +108,10 @@ def test_no_node_looks_while_its_ranks_live() -> None:
 NAME = step_name(20)
 
 
+def asking(directory: Path) -> Asking:
+    return Asking(SelectResume(Round(2), 0, ROSTER, (), ""), directory)
+
+
 def point(directory: Path, name: str = NAME) -> ResumePoint:
     return ResumePoint(str(directory / name), 20, "manifest", "", name=name)
 
@@ -98,7 +119,7 @@ def point(directory: Path, name: str = NAME) -> ResumePoint:
 async def test_the_leaders_question_and_another_nodes_answer(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     path = published(one, 20)
-    asked = described(point(one), one)._replace(token=3, number=7)
+    asked = asking(one).question(point(one))._replace(token=3, number=7)
     assert (asked.name, asked.step, asked.files) == (NAME, 20, 8)
     assert (await answer(asked, one, 60.0)).found is Found.CAN
     copied(path, two)
@@ -112,7 +133,8 @@ async def test_the_leaders_question_and_another_nodes_answer(tmp_path: Path) -> 
 
 async def test_a_look_without_end_is_unknown(tmp_path: Path) -> None:
     """What is absent is doubted for five seconds: this one has less."""
-    asked = described(point(tmp_path), tmp_path) if published(tmp_path, 20) else ASKED
+    published(tmp_path, 20)
+    asked = asking(tmp_path).question(point(tmp_path))
     (tmp_path / "empty").mkdir()
     found = await answer(asked, tmp_path / "empty", 0.2)
     assert (found.found, found.why) == (Found.UNKNOWN, "its file system gave no answer within 0.2 s")
@@ -120,20 +142,20 @@ async def test_a_look_without_end_is_unknown(tmp_path: Path) -> None:
 
 async def test_where_no_checkpoint_was_found_and_where_a_hook_names_a_path(tmp_path: Path) -> None:
     published(tmp_path, 20)
-    assert described(ResumePoint(), tmp_path) == Asked()
+    assert asking(tmp_path).question(ResumePoint()) == Asked()
     assert (await answer(Asked(1, 1), tmp_path, 60.0)).steps == ((NAME, 20),)
     assert (await answer(Asked(1, 1), None, 60.0)).found is Found.CAN
     assert (await answer(ASKED, None, 60.0)).why == "it was given no --checkpoint-dir"
-    asked = described(ResumePoint(str(tmp_path), 4), tmp_path)
+    asked = asking(tmp_path).question(ResumePoint(str(tmp_path), 4))
     assert asked == Asked(0, 0, str(tmp_path), 4, HOOKS)
     assert (await answer(asked, None, 60.0)).found is Found.CAN
     assert (await answer(asked._replace(name="/no/such"), None, 60.0)).why == "there is no '/no/such'"
 
 
-def test_what_others_have_against_a_checkpoint() -> None:
-    roster = Roster(Round(2), ())
-    ask = SelectResume(Round(2), 0, roster, (), "", (("s20", "b lacks it"),), ("s10",), (("s30", 30, NodeId("b")),))
-    objection = objections(ask)
+def test_what_others_have_against_a_checkpoint(tmp_path: Path) -> None:
+    ask = SelectResume(Round(2), 0, ROSTER, (), "", (("s20", "b lacks it"),), ("s10",), (("s30", 30, NodeId("b")),))
+    objection = Asking(ask, tmp_path).objection
     assert [objection(name) for name in ("s20", "s15", "s10", "s30")] == ["b lacks it", NOT_FOR_ALL, "", ""]
-    free = objections(SelectResume(Round(2), 0, roster, (), ""))
-    assert free("s15") == ""
+    assert asking(tmp_path).objection("s15") == ""
+    assert Others().objection("s20") == ""
+    assert Others().question(point(tmp_path)) is None

@@ -154,5 +154,5 @@ def test_the_steps_of_a_node_newest_first(tmp_path: Path) -> None:
     (tmp_path / step_name(5) / COMMITTED).unlink()
     (tmp_path / "foreign").mkdir()
     assert steps(tmp_path, 10, 32) == ((step_name(20), 20), (step_name(10), 10), (step_name(5), 5))
-    assert steps(tmp_path, 30, 2) == ((step_name(30), 30), (step_name(20), 20))
+    assert steps(tmp_path, 30, 10) == ((step_name(30), 30), (step_name(20), 20))
     assert steps(tmp_path / "nowhere", -1, 32) == ()

@@ -241,6 +241,14 @@ def test_a_stale_step_is_refused_before_it_is_read(publish_step: Publish, find: 
     assert find(history=((1, None), (2, 10)), run="run-b").refused[0][1] == "'model.pt' is missing"
 
 
+def test_what_another_node_objects_to_is_passed_over_unread(tmp_path: Path, publish_step: Publish) -> None:
+    publish_step(10)
+    (publish_step(20) / "model.pt").unlink()
+    objections = {"step-000000000020": "node b lacks it"}
+    choice = choose(tmp_path, "run-a", (), Patience(()), objection=lambda name: objections.get(name, ""))
+    assert (choice.step, choice.refused) == (10, (("step-000000000020", "node b lacks it"),))
+
+
 def test_nothing_to_resume_from(tmp_path: Path, find: Find) -> None:
     assert find() == Choice()
     absent = choose(tmp_path / "absent", "run-a", ())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from command.cluster import Cluster, Node
+from command.processes import until
 from steps_on_disk import copied, published
 
 from remuster.checkpoint.layout import step_name
@@ -94,4 +95,26 @@ def test_nodes_without_any_begin_from_nothing(cluster: Cluster) -> None:
     nodes = started(cluster, 2, "2")
     assert [node.exit_code() for node in nodes] == [0, 0], cluster.say()
     assert set(said(cluster).values()) == {"nothing"}
+    cluster.check_left()
+
+
+def test_a_leader_that_dies_midway_and_the_next_one_asks_anew(cluster: Cluster) -> None:
+    """It dies while node 3 still doubts that step 20 is absent; the next one asks about what it sees itself."""
+    for number in (2, 4):
+        published(cluster.folder / f"kept-{number}", 10)
+        published(cluster.folder / f"kept-{number}", 20)
+    copied(cluster.folder / "kept-2" / TEN, cluster.folder / "kept-3")
+    for name in (TEN, TWENTY):
+        assert (cluster.folder / "kept-4" / name / "COMMITTED").read_bytes() == (
+            cluster.folder / "kept-2" / name / "COMMITTED"
+        ).read_bytes()
+    nodes = started(cluster, 3, "3")
+    asked = until(lambda: cluster.job().get("asked"), "the nodes are asked", show=cluster.say)
+    assert asked["name"] == TWENTY
+    nodes[0].kill("agent")
+    nodes[0].exit_code()
+    script, kept = cluster.folder / "tell.py", cluster.folder / "kept-2"
+    again = cluster.start(2, "--nnodes", "3", "--checkpoint-dir", kept, script, cluster.desk)
+    assert [node.exit_code() for node in (*nodes[1:], again)] == [0, 0, 0], cluster.say()
+    assert {text.partition(" ")[0] for text in said(cluster).values()} == {"10"}
     cluster.check_left()
