@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from ..checkpoint.errors import Unreadable
 from ..checkpoint.look import Print, View, awaited, look, print_of, steps
 from ..checkpoint.patience import Patience
 from ..rendezvous.agreement import NOT_FOR_ALL
@@ -70,7 +71,10 @@ def _answer(asked: Asked, directory: Path | None, give_up: Callable[[], bool]) -
     if directory is None:
         found = Found.LACKS if asked.name else Found.CAN
         return Sight(asked.mark, found, "it was given no --checkpoint-dir")
-    have = steps(directory, asked.step, MOST_STEPS)
+    try:
+        have = steps(directory, asked.step, MOST_STEPS)
+    except Unreadable as error:  # what it holds is not known; that it holds nothing is not either
+        return Sight(asked.mark, Found.UNKNOWN, str(error))
     if not asked.name:
         return Sight(asked.mark, Found.CAN, steps=have)
     there = Print(asked.files, asked.bytes, asked.digest, asked.sign)

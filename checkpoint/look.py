@@ -17,7 +17,7 @@ from enum import Enum
 from pathlib import Path
 
 from .digest import never, opened_directory, opened_file
-from .errors import CheckpointError, GaveUp
+from .errors import GaveUp
 from .layout import COMMITTED, MANIFEST, step_of
 from .manifest import MAX_COMMITTED_BYTES, FileEntry, Manifest
 from .patience import Patience
@@ -92,15 +92,12 @@ def _look(directory: Path, name: str, there: Print, patience: Patience, give_up:
 
 
 def steps(directory: Path, above: int, most: int) -> tuple[tuple[str, int], ...]:
-    """Return up to ``most`` steps that there are, newest first; nothing when the directory cannot be read.
+    """Return up to ``most`` steps that there are, newest first; of those above ``above`` a few, with good markers only.
 
-    Of those above ``above`` a few, and only ones with a good marker.
+    ``Unreadable`` means that the directory could not be listed.
     """
     patience = Patience(())
-    try:
-        listing = scan(directory, patience)
-    except CheckpointError:
-        return ()
+    listing = scan(directory, patience)
     newer = [one for one in listing.candidates if one.step > above][:NEWER]
     newer = [one for one in newer if isinstance(read_manifest(directory / one.name, patience), Manifest)]
     older = [one for one in listing.candidates if one.step <= above][: most - NEWER]

@@ -20,6 +20,7 @@ from .snapshot import Report, Who
 STORAGE = 75  # exit code: worth a requeue
 CLASS = "fs_transient"
 NO_ANSWER = "gave no answer in time on whether it can load a checkpoint; is its file system away?"
+AGAIN = "No rank was started: start again when every node can read it"
 ELSEWHERE = "; is its mount away, or is the directory local to each node?"
 NOT_FOR_ALL = "a node that cannot load a newer one has not got it"
 
@@ -36,10 +37,10 @@ class Agreement(NamedTuple):
     """How far the nodes have come with the resume point of a round."""
 
     number: int = 1  # of the question that is to be asked next, or stands
-    since: float | None = None  # when it was first seen to stand
+    since: tuple[tuple[Who, float], ...] = ()  # since when each one is waited for that has not answered
     against: tuple[tuple[str, str], ...] = ()  # checkpoints that some node cannot load, and why not
     within: tuple[str, ...] | None = None  # what those who cannot have instead: the next one must be one of these
-    unable: tuple[Bar, ...] = ()  # who could not load those, and why
+    unable: tuple[Bar, ...] = ()  # who could not load some of those, and why
     apart: tuple[Bar, ...] = ()  # who is left out of this round for it
     hints: tuple[tuple[str, int, NodeId], ...] = ()  # newer ones that others have, and who; looked for once again
 
@@ -106,15 +107,23 @@ def _spoken(bars: tuple[Bar, ...]) -> str:
     return "; ".join(bar.why for bar in bars[:NAMED]) + more + (ELSEWHERE if any(bar.absent for bar in bars) else "")
 
 
-def refused(a: Agreement, asked: Asked, v: Verdict) -> Agreement | None:
-    """Return what is looked for next after a refusal; None when nothing older can do for all."""
+def awaiting(a: Agreement, v: Verdict, at: float) -> Agreement:
+    """Note since when each one is waited for: one that joins late has as much time as the others had."""
+    known = dict(a.since)
+    return a._replace(since=tuple((m.who, known.get(m.who, at)) for m in v.silent))
+
+
+def refused(a: Agreement, asked: Asked, v: Verdict, passed: Iterable[tuple[str, str]]) -> Agreement | None:
+    """Return what is looked for next after a refusal; None when nothing older can do for all.
+
+    ``passed`` is what was refused before, by the leader and by others: it is not read again.
+    """
     within = v.within if a.within is None else tuple(name for name in a.within if name in v.within)
     if not within:
         return None
-    against = (*a.against, (asked.name, _spoken(v.unable)))
-    return a._replace(
-        number=a.number + 1, since=None, against=against, within=within, unable=_merged(a.unable, v.unable)
-    )
+    hinted = {name for name, *_ in a.hints}
+    against = (*(pair for pair in passed if pair[0] not in hinted), (asked.name, _spoken(v.unable)))
+    return a._replace(number=a.number + 1, since=(), against=against, within=within, unable=_merged(a.unable, v.unable))
 
 
 def left_out(a: Agreement, who: Iterable[Bar]) -> Agreement:
@@ -124,12 +133,13 @@ def left_out(a: Agreement, who: Iterable[Bar]) -> Agreement:
 
 def looked_again(a: Agreement, v: Verdict) -> Agreement:
     """Look once more, since others have what the leader has not seen."""
-    return a._replace(number=a.number + 1, since=None, hints=v.newer)
+    return a._replace(number=a.number + 1, since=(), hints=v.newer)
 
 
-def unanswered(v: Verdict) -> tuple[Bar, ...]:
-    """Return who could not say anything, with why."""
-    return tuple(Bar(m.who, f"node {m.node[:64]} {NO_ANSWER}") for m in v.silent) + v.unsure
+def unanswered(a: Agreement, v: Verdict, before: float) -> tuple[Bar, ...]:
+    """Return who could not say anything, with why: waited for since ``before`` or longer, or unable to tell."""
+    late = (who for who, since in a.since if since <= before)
+    return tuple(Bar(who, f"node {who[0][:64]} {NO_ANSWER}") for who in late) + v.unsure
 
 
 def _merged(before: tuple[Bar, ...], more: tuple[Bar, ...]) -> tuple[Bar, ...]:
@@ -157,15 +167,14 @@ def nothing_for_all(a: Agreement, here: Container[Who]) -> Outcome | None:
     if not any(bar.who in here for bar in a.apart):
         return None
     why = f"the nodes do not agree on a checkpoint, and from nothing its progress would be lost: {apart_words(a)}"
-    return Outcome(STORAGE, f"{why}; no rank was started: start again when every node can read it", CLASS)
+    return Outcome(STORAGE, f"{why}{'' if why.endswith('?') else '.'} {AGAIN}", CLASS)
 
 
 def unseen(own: NodeId, v: Verdict) -> Outcome:
     """End the job: who chooses sees no checkpoint, and others have one."""
     name, _, node = v.newer[0]
     have = f"node {node[:64]} has {name[:64]}, and node {own[:64]}, which chooses, sees no checkpoint it could resume"
-    why = f"{have}{ELSEWHERE} From nothing its progress would be lost"
-    return Outcome(STORAGE, f"{why}; no rank was started: start again when every node can read it", CLASS)
+    return Outcome(STORAGE, f"{have}{ELSEWHERE} From nothing its progress would be lost. {AGAIN}", CLASS)
 
 
 def waits_for(v: Verdict, asked: Asked) -> str:

@@ -12,6 +12,7 @@ from .agreement import (
     Agreement,
     Bar,
     apart_words,
+    awaiting,
     left_out,
     looked_again,
     passed_over,
@@ -42,21 +43,20 @@ def settle(s: Leader, seen: Seen, roster: Roster, at: float) -> tuple[Leader, De
     if chosen.question is None or not others:
         return s, None
     a = s.agreement
-    if not chosen.question.name and a.against:  # there are some, and none of them for all
+    if not chosen.question.name and a.unable:  # there are some, and none of them for all
         return s, _without(s, a.unable, at)
     asked = chosen.question._replace(token=s.token, number=a.number)
     if seen.job.asked is None or seen.job.asked.mark != asked.mark:
         return s, submit(s, seen, writes.ask(s.view.keys, s.own, s.token, seen, asked))
-    since = at if a.since is None else a.since
-    s = replace(s, agreement=a._replace(since=since))
     v = weigh(asked, others, sights(s.view.reports("looked", n), asked), (name for name, _ in chosen.refused))
-    until = since + s.limits.look_s
-    if v.silent and at < until:
-        return s, (s, (Wake(until, f"round {n}: waiting for {waits_for(v, asked)}"),))
-    if mute := unanswered(v):
+    s = replace(s, agreement=awaiting(a, v, at))
+    if mute := unanswered(s.agreement, v, at - s.limits.look_s):
         return s, _without(s, mute, at)
+    if v.silent:
+        until = min(since for _, since in s.agreement.since) + s.limits.look_s
+        return s, (s, (Wake(until, f"round {n}: waiting for {waits_for(v, asked)}"),))
     if v.unable:
-        older = None if asked.format == HOOKS else refused(s.agreement, asked, v)
+        older = None if asked.format == HOOKS else refused(s.agreement, asked, v, chosen.refused)
         if older is None:
             return s, _without(s, v.unable, at)
         return s, _again(s, older, at, f"{asked.name[:64]} is passed over: {older.against[-1][1]}")
@@ -87,5 +87,8 @@ def _again(s: Leader, a: Agreement, at: float, why: str) -> Decision:
 
 
 def _without(s: Leader, who: tuple[Bar, ...], at: float) -> Decision:
-    a = left_out(s.agreement, who)
-    return _again(s, a, at, f"{apart_words(a)}; left out of the round")
+    """Ask anew without some nodes: about the same checkpoint where it was the newest of all, for it is verified."""
+    a, chosen, unable = left_out(s.agreement, who), s.resumed, s.agreement.unable
+    s, wake = _again(s, a, at, f"{apart_words(a)}; left out of the round")
+    newest = chosen is not None and chosen.question is not None and chosen.question.format != HOOKS
+    return (replace(s, resumed=chosen) if newest and not unable else s), wake

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from steps_on_disk import copied, published
 
+from remuster.checkpoint.errors import Unreadable
 from remuster.checkpoint.layout import COMMITTED, MANIFEST, step_name
 from remuster.checkpoint.look import Looked, Print, View, awaited, look, print_of, steps
 from remuster.checkpoint.patience import Patience
@@ -156,3 +157,5 @@ def test_the_steps_of_a_node_newest_first(tmp_path: Path) -> None:
     assert steps(tmp_path, 10, 32) == ((step_name(20), 20), (step_name(10), 10), (step_name(5), 5))
     assert steps(tmp_path, 30, 10) == ((step_name(30), 30), (step_name(20), 20))
     assert steps(tmp_path / "nowhere", -1, 32) == ()
+    with pytest.raises(Unreadable):
+        steps(tmp_path / step_name(5) / MANIFEST, -1, 32)

@@ -128,15 +128,19 @@ def test_who_can_who_cannot_who_is_silent() -> None:
 def test_the_next_one_is_one_that_all_who_could_not_have() -> None:
     v = weighed({B: sight(LACKS, "", 15, 10, 5), C: sight(DIFFERS, "", 20, 10, 5)})
     assert v.within == ("step-10", "step-5")
-    a = refused(Agreement(number=4), ASKED, v)
+    a = refused(Agreement(number=4), ASKED, v, ())
     assert a is not None
     assert (a.number, a.within) == (5, ("step-10", "step-5"))
     assert [name for name, _ in a.against] == ["step-20"]
-    again = refused(a, ASKED._replace(name="step-10", step=10), weighed({B: sight(LACKS, "", 5), C: sight(CAN)}))
+    again = refused(
+        a, ASKED._replace(name="step-10", step=10), weighed({B: sight(LACKS, "", 5), C: sight(CAN)}), a.against
+    )
     assert again is not None
     assert again.within == ("step-5",)
     assert {bar.who[0] for bar in again.unable} == {B, C}
-    assert refused(again, ASKED, weighed({B: sight(LACKS), C: sight(CAN)})) is None, "nothing older that B has"
+    assert refused(again, ASKED, weighed({B: sight(LACKS), C: sight(CAN)}), again.against) is None, (
+        "nothing older that B has"
+    )
     apart = left_out(again, again.unable)
     assert (apart.against, apart.within, {bar.who[0] for bar in apart.apart}) == ((), None, {B, C})
 
@@ -308,9 +312,9 @@ def test_who_sees_nothing_is_left_out_where_others_suffice() -> None:
     led.choose(20)
     asked = led.ask()
     led.answers(asked, b=sight(LACKS, "it is not there (3 files)"), c=sight(CAN, "", 20))
-    led.search()
-    led.choose(20)
+    led.wait(1.0)
     asked = led.ask()
+    assert (asked.number, asked.name) == (2, "step-20"), "it is not verified again"
     led.answers(asked, c=sight(CAN, "", 20))
     assert led.closed().resume.step == 20  # type: ignore[union-attr]
 
@@ -391,6 +395,29 @@ def test_a_node_that_joins_after_the_question_is_waited_for() -> None:
     assert not any(isinstance(a, words.Submit) for a in led.out), "c is a member now, and has not answered"
     led.answers(asked, c=sight(CAN))
     led.closed()
+
+
+def test_a_node_that_joins_late_has_its_whole_time_for_the_answer() -> None:
+    """Red when the time counts from the question."""
+    led = Led(A, B)
+    led.search()
+    led.choose(20)
+    asked = led.ask()
+    led.wait(50.0)
+    led.see(led.node(B)._replace(value=encode(Node(INC[C], "m", "b", "10.0.0.1", 1, N)), lease=INC[C], mod_revision=30))
+    led.wait(99.0)
+    assert not any(isinstance(a, words.Submit) for a in led.out), "it has one second more"
+    raw = encode_sight(sight(CAN, mark=asked.mark))
+    led.see(KeyValue(KEYS.report("looked", N, B, INC[C]), raw, 31, 31))
+    led.closed()
+
+
+def test_what_the_leader_has_refused_for_itself_is_not_read_again() -> None:
+    led = Led(A, B)
+    led.search()
+    led.choose(20, "step-30")
+    led.answers(led.ask(), b=sight(LACKS, "", 10))
+    assert [name for name, _ in led.search().against] == ["step-30", "step-20"]
 
 
 def test_a_path_of_a_hook_that_one_node_lacks() -> None:
