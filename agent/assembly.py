@@ -5,6 +5,8 @@ Called by ``main.py`` once the node has its name, its directory and its store. W
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +21,7 @@ from .crew import Crew, Place
 from .identity import Machine, loopback_of, this_process
 from .leading import Counsel
 from .lease import Timing
+from .linux import boottime
 from .loop import Agent, Surroundings
 from .node_state import Settings
 from .notes import Notes
@@ -78,6 +81,9 @@ def assemble(parts: Parts) -> Agent:
 
     def job_seen(job: Job) -> None:
         agent.crew.foresee(job)
+        if job.phase is Phase.FORMING and spec.checkpoint_dir is not None and spec.max_nodes > 1:
+            # While the leader searches: this node will be asked.
+            asyncio.get_running_loop().call_soon(importlib.import_module, ".sight", __package__)
         parts.chronicle.job_seen(job)
         parts.aside.job_seen(job, bool(agent.state.leading))
 
@@ -94,6 +100,12 @@ def assemble(parts: Parts) -> Agent:
         about = Suspected(settings.node, spec.run_id, spec.least_others, wards and wards(), log.line)
         return await vet(lambda: when_blamed(here), n, about)
 
+    async def look(action: words.Look) -> words.Looked:
+        from .sight import answer
+
+        sight = await answer(action.asked, spec.checkpoint_dir, spec.resume_timeout_s)
+        return words.Looked(boottime(), action.round, sight)
+
     wards = made_wards if spec.backend is Backend.ETCD else None
     entrance = Entrance(spec, parts.spared.by("resume hook"), log.line, {})
     around = Surroundings(
@@ -108,11 +120,13 @@ def assemble(parts: Parts) -> Agent:
             spec.rank_order,
             spec.grace_s,
             STOP_S + spec.grace_s,
+            look_s=spec.resume_timeout_s + SLACK_S,
         ),
         Counsel(judge, choose, log.line, newest, wards),
         log.line,
         job_seen,
         vet,
+        look,
     )
     agent = Agent(settings, around, crew)
     return agent

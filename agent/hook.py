@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import re
 import shlex
 import sys
@@ -65,6 +66,11 @@ class Command:
 Hook = BuiltIn | Function | Command
 
 
+def no_objection(_name: str) -> str:
+    """Object to no checkpoint."""
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class HookRequest:
     """What the hook is told."""
@@ -74,6 +80,7 @@ class HookRequest:
     checkpoint_dir: Path | None
     roster: Roster
     history: tuple[tuple[int, int | None], ...]  # every formed round and the step it resumed from; None: from nothing
+    objection: Callable[[str], str] = no_objection  # why other nodes cannot load a checkpoint of that name
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +155,15 @@ def _choose(
     from ..checkpoint.examine import Asked
     from ..checkpoint.resume import search
 
-    asked = Asked(request.run_id, request.history, hook.format, request.roster.world_size, give_up=give_up)
+    asked = Asked(
+        request.run_id, request.history, hook.format, request.roster.world_size, True, give_up, request.objection
+    )
     try:
         choice = search(hook.directory, asked, seen=hook.seen)
     except CheckpointError as error:
         raise HookError(str(error)) from error
-    return ResumePoint(choice.path, choice.step, choice.format, choice.verified), choice.refused
+    name = os.path.relpath(choice.path, hook.directory) if choice.path else ""
+    return ResumePoint(choice.path, choice.step, choice.format, choice.verified, name=name), choice.refused
 
 
 async def _ask(who: str, argv: tuple[str, ...], request: HookRequest, care: Care) -> ResumePoint:

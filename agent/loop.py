@@ -41,6 +41,7 @@ class Surroundings(NamedTuple):
     say: Callable[[str], None]  # one line for people
     job_seen: Callable[[Job], None]  # each job record once, in order
     vet: Callable[[Round], Awaitable[words.Checked]]  # check this node, which is blamed; never raises
+    look: Callable[[words.Look], Awaitable[words.Looked]]  # at a checkpoint that the leader asks about; never raises
 
 
 class Agent:
@@ -161,6 +162,8 @@ class Agent:
                 self._spawn(self.crew.collect(action))
             case words.Check(round=n):
                 self._check(n)
+            case words.Look():
+                self._spawn(self._look(action))
             case words.Lead(token=token):
                 self._lead(token)
             case words.Wake(at=at, reason=reason):
@@ -179,6 +182,9 @@ class Agent:
 
     async def _vet(self, n: Round) -> None:
         self.post(await self._around.vet(n))
+
+    async def _look(self, action: words.Look) -> None:
+        self.post(await self._around.look(action))
 
     def _end_check(self) -> asyncio.Task[None] | None:
         """End the check that is under way, if one is, and return it: what it has started is gone when it is done."""

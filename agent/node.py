@@ -10,6 +10,7 @@ from __future__ import annotations
 from ..health import wire
 from ..health.evidence import Fact
 from ..rendezvous import writes
+from ..rendezvous.asked import encode_sight
 from ..rendezvous.errors import BadRecord
 from ..rendezvous.gate import blamed_for
 from ..rendezvous.records import Cause, Phase, Round, unusable
@@ -29,6 +30,7 @@ from .node_words import (
     Inspect,
     Kill,
     Lead,
+    Look,
     Notify,
     ReadRoster,
     Reread,
@@ -78,6 +80,7 @@ def _advance(s: NodeState, at: float) -> Step:
         _stop,
         _answer,
         _vouch,
+        _look,
         _enter_round,
         _over,
         placeless,
@@ -331,6 +334,23 @@ def _vouch(s: NodeState, at: float, out: list[Action]) -> NodeState:
     cfg = s.settings
     record = replace(cfg.record, inc=s.inc, ready=s.ready, checked=s.checked, unfit=s.unfit)
     return _submit(s, writes.checked(cfg.keys, s.own, record, s.mod), out)
+
+
+def _look(s: NodeState, at: float, out: list[Action]) -> NodeState:
+    """While a round forms: look at the checkpoint that its leader asks about, and say whether it can be loaded here."""
+    job = s.job.job if s.job else None
+    if s.job is None or job is None or job.phase is not Phase.FORMING or job.asked is None:
+        return s
+    if s.ranks is not Ranks.NONE or s.leaving or not s.joined or job.asked.token == s.leading:
+        return s
+    question = (job.round, *job.asked.mark)
+    if s.looking != question:
+        out.append(Look(job.round, job.asked))
+        return replace(s, looking=question, sight=None)
+    if s.sight is None or not _free(s, at, Kind.LOOKED.value):
+        return s
+    write = writes.looked(s.settings.keys, s.own, s.job, encode_sight(s.sight))
+    return _submit(replace(s, saying=question), write, out)
 
 
 def _enter_round(s: NodeState, at: float, out: list[Action]) -> NodeState:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..health.evidence import Fact, Left
 from ..health.observed import Early
+from ..rendezvous.asked import Sight
 from ..rendezvous.keys import Keys
 from ..rendezvous.records import Cause, Incarnation, Job, Node, NodeId, Phase, Roster, Round
 from ..rendezvous.store import KeyValue
@@ -90,6 +91,9 @@ class NodeState:
     checked: Round = Round(0)  # the newest round that this node was blamed for and has been checked after
     unfit: str = ""  # … and why that failed
     told_check: tuple[Round, str] = (Round(0), "")  # what the store has of these two
+    looking: tuple[int, int, int] = (0, 0, 0)  # round and mark of the last question about a checkpoint
+    sight: Sight | None = None  # … and the answer, until the store has it
+    saying: tuple[int, int, int] = (0, 0, 0)  # the question that the last write of an answer is about
     leaving: Left | None = None
     leave_by: float = 0.0
     insisted_at: float = 0.0  # when SIGINT or SIGTERM last asked for it; 0 = not yet

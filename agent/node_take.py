@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..health.evidence import Fact, Fault, Fenced, GuardianDied, Left, RankExit, StartError, Told
 from ..health.observed import SILENCE, Early
 from ..rendezvous.errors import BadRecord
-from ..rendezvous.records import Cause, Incarnation, Round, decode_job, decode_node, decode_roster
+from ..rendezvous.records import Cause, Incarnation, Job, Round, decode_job, decode_node, decode_roster
 from ..rendezvous.replacing import replace
 from ..rendezvous.snapshot import opened
 from ..rendezvous.store import KeyValue, TxnResult
@@ -33,6 +33,7 @@ from .node_words import (
     LeaderSeen,
     LeaseLost,
     LeaveAsked,
+    Looked,
     NothingLeft,
     NoticeGiven,
     PortFailed,
@@ -109,6 +110,9 @@ def take(s: NodeState, event: Event) -> Step:
         case Checked(round=n, unfit=unfit):
             wanted = n == s.checking  # not one that a start or a later blame has ended
             return (replace(s, checking=Round(0), checked=n, unfit=unfit) if wanted else s), ()
+        case Looked(round=n, sight=sight):
+            wanted = s.looking == (n, *sight.mark)  # not what an earlier leader, or incarnation, had asked
+            return (replace(s, sight=sight) if wanted else s), ()
         case Tick():
             return s, ()
         case _:
@@ -224,9 +228,14 @@ def _job(s: NodeState, kv: KeyValue | None, at: float) -> NodeState:
         was, ran = f"round {s.seen} had been reached", f"round {s.round} had run here"
         raise BadRecord(f"{kv.key} says round {job.round}, the last formed {job.formed}; {ran if s.round else was}")
     before = s.job.job if s.job else None
-    if before is None or (before.phase, before.round, before.master) != (job.phase, job.round, job.master):
+    if before is None or _stand(before) != _stand(job):
         s = replace(s, stands_since=at)
     return replace(s, job=Seen(job, kv.mod_revision), launch=s.launch or job.launch, seen=job.round)
+
+
+def _stand(job: Job) -> tuple[object, ...]:
+    """Return where a job stands: a leader that asks about one checkpoint after another takes it on."""
+    return (job.phase, job.round, job.master, job.asked)
 
 
 def _roster(s: NodeState, event: RosterRead) -> NodeState:
@@ -266,6 +275,8 @@ def _lease_lost(s: NodeState, at: float) -> NodeState:
         checked=Round(0),
         unfit="",
         told_check=(Round(0), ""),
+        looking=(0, 0, 0),
+        sight=None,
         job=None,
         leader=None,
         leader_at=0,
@@ -333,6 +344,8 @@ def _wrote(s: NodeState, event: Wrote) -> Step:
             s = replace(s, campaign_at=event.at + AGAIN_S)  # the watch will show the key: do not ask again before
         case Kind.READY:
             s = replace(s, mod=result.revision, ready=max(s.ready, event.round))
+        case Kind.LOOKED if s.saying == s.looking:
+            s = replace(s, sight=None)
         case Kind.CHECKED:
             s = replace(s, mod=result.revision, told_check=(s.checked, s.unfit))
         case Kind.EVIDENCE if event.round == s.round:
@@ -352,7 +365,7 @@ def _guarded(s: NodeState, event: Wrote, result: TxnResult) -> Step:
         case Kind.JOIN | Kind.READY | Kind.CHECKED | Kind.LEAD:
             again = event.at + AGAIN_S if event.kind is Kind.LEAD else s.campaign_at
             return _ask_again(replace(s, campaign_at=again))
-        case Kind.STOP | Kind.MASTER | Kind.NOTICE:
+        case Kind.STOP | Kind.MASTER | Kind.NOTICE | Kind.LOOKED:
             before = s.job
             s = _job(s, result.ranges[0].one(), event.at)
             if s.job is before:

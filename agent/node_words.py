@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from ..health.evidence import Fact
 from ..health.observed import Early
+from ..rendezvous.asked import Asked, Sight
 from ..rendezvous.records import Incarnation, Job, Roster, Round
 from ..rendezvous.store import KeyValue, TxnResult
 from ..rendezvous.writes import Kind, Write
@@ -122,6 +123,14 @@ class Checked(NamedTuple):
     unfit: str
 
 
+class Looked(NamedTuple):
+    """Answer to Look."""
+
+    at: float
+    round: Round
+    sight: Sight
+
+
 class Tick(NamedTuple):
     at: float
 
@@ -223,6 +232,7 @@ Event = (
     | NoticeGiven
     | Collected
     | Checked
+    | Looked
     | Tick
     | RankEvent
 )
@@ -323,6 +333,13 @@ class Check(NamedTuple):
     round: Round
 
 
+class Look(NamedTuple):
+    """Look whether this node can load the checkpoint that is asked about before ``round`` begins: Looked."""
+
+    round: Round
+    asked: Asked
+
+
 class Lead(NamedTuple):
     """This agent holds the leader key with ``token``: run the job machine."""
 
@@ -366,6 +383,7 @@ Action = (
     | AcknowledgeFence
     | Collect
     | Check
+    | Look
     | Lead
     | Wake
     | Tell

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from ..rendezvous.agreement import NOT_FOR_ALL
+from ..rendezvous.asked import Asked
 from ..rendezvous.leader_words import Resumed, SelectResume
 from ..rendezvous.records import Outcome, ResumePoint, Round
 from .files import FileThread
@@ -20,7 +22,23 @@ if TYPE_CHECKING:
     from ..checkpoint.examine import Seen
 
 SENTENCE = 240  # characters of what went wrong: it travels in the job record
-STORAGE = 75  # exit code: worth a requeue
+STORAGE = (75, "fs_transient", "start again when it can be read")  # exit code, class, and what to do
+HOOK = (1, "user_exception", "mend the hook, or leave --resume-hook out")
+
+
+class Others:
+    """The other nodes of the round, where there are none: nobody objects, and nobody is asked."""
+
+    def objection(self, _name: str) -> str:
+        """Return why the checkpoint of that name cannot be loaded on some node; '' when nobody has said so."""
+        return ""
+
+    def await_hints(self) -> None:
+        """Wait a little for what other nodes have seen. Blocks."""
+
+    def question(self, _point: ResumePoint) -> Asked | None:
+        """Return what they are to be asked about a chosen point. Blocks; OSError when it cannot be read any more."""
+        return None
 
 
 class Entrance(NamedTuple):
@@ -39,7 +57,10 @@ class Entrance(NamedTuple):
         from .hook import BuiltIn, Care, Hook, HookError, HookRequest, find_resume_point, parse_hook
 
         care = Care(FileThread("hook"), spec.resume_timeout_s, self.spare, self.say)
-        request = HookRequest(spec.run_id, ask.attempt, spec.checkpoint_dir, ask.roster, steps(ask.history))
+        others = self._others(ask)
+        history = steps(ask.history)
+        request = HookRequest(spec.run_id, ask.attempt, spec.checkpoint_dir, ask.roster, history, others.objection)
+        question: Asked | None = None
         try:
             hook: Hook
             if spec.resume_hook is not None:
@@ -47,18 +68,34 @@ class Entrance(NamedTuple):
             else:
                 assert spec.checkpoint_dir is not None
                 hook = BuiltIn(spec.checkpoint_dir, spec.checkpoint_format, self.seen)
+                await care.files.run(others.await_hints, timeout_s=spec.resume_timeout_s)
             result = await find_resume_point(hook, request, care)
+            if spec.resume_hook is None or result.point.path:
+                question = await care.files.run(others.question, result.point, timeout_s=spec.resume_timeout_s)
+        except (OSError, TimeoutError) as error:
+            why = f"the checkpoints in {spec.checkpoint_dir} could not be read: {error}"
+            return Resumed(boottime(), ask.round, ResumePoint(), outcome=_ended(why, *STORAGE))
         except HookError as error:
-            code, cls, then = (STORAGE, "fs_transient", "start again when it can be read")
-            if spec.resume_hook is not None:
-                code, cls, then = (1, "user_exception", "mend the hook, or leave --resume-hook out")
-            outcome = Outcome(code, f"{str(error)[:SENTENCE]}; no rank was started: {then}", cls)
-            return Resumed(boottime(), ask.round, ResumePoint(), outcome=outcome)
+            ending = STORAGE if spec.resume_hook is None else HOOK
+            return Resumed(boottime(), ask.round, ResumePoint(), outcome=_ended(str(error), *ending))
         finally:
             care.files.close()
         for name, reason in result.refused:
-            self.say(f"checkpoint {name} is passed over: {reason}")
-        return Resumed(boottime(), ask.round, result.point, result.refused, wall=time.time())
+            if reason != NOT_FOR_ALL:
+                self.say(f"checkpoint {name} is passed over: {reason}")
+        return Resumed(boottime(), ask.round, result.point, result.refused, None, time.time(), question)
+
+    def _others(self, ask: SelectResume) -> Others:
+        """Return what the other nodes have to do with the choice."""
+        if self.spec.max_nodes == 1:
+            return Others()
+        from .sight import Asking
+
+        return Asking(ask, self.spec.checkpoint_dir)
+
+
+def _ended(why: str, code: int, cls: str, then: str) -> Outcome:
+    return Outcome(code, f"{why[:SENTENCE]}; no rank was started: {then}", cls)
 
 
 def entry(raw: bytes) -> dict[str, object]:

@@ -102,7 +102,8 @@ def rank_env(spec: JobSpec, place: RankPlace, error_file: str, inherited: Mappin
     if spec.checkpoint_dir is not None:
         env["REMUSTER_CHECKPOINT_DIR"] = str(spec.checkpoint_dir)
     if job.resume is not None and job.resume.path:
-        env["REMUSTER_RESUME_FROM"] = job.resume.path
+        name, directory = job.resume.name, spec.checkpoint_dir  # the same one may have another path on each node
+        env["REMUSTER_RESUME_FROM"] = str(directory / name) if name and directory is not None else job.resume.path
         env["REMUSTER_RESUME_STEP"] = str(job.resume.step)
     if spec.virtual_local_rank:
         env["LOCAL_RANK"] = "0"

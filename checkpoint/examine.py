@@ -30,6 +30,11 @@ OWN = "manifest"
 UNFINISHED = "its name says that its save did not come to its end, or that it was set aside"
 
 
+def unopposed(_name: str) -> str:
+    """Object to nothing: where one node alone decides."""
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What a search is for. ``format`` empty: every entry's own. ``world``: ranks of the round; None: unknown."""
@@ -40,6 +45,9 @@ class Asked:
     world: int | None = None
     deep: bool = True  # False: names, sizes and markers only
     give_up: Callable[[], bool] = never
+    objection: Callable[[str], str] = (
+        unopposed  # why one of that name cannot be taken, '' without a reason: others' words
+    )
 
 
 class Look(NamedTuple):

@@ -7,17 +7,16 @@ and reads only until one passes. A refused one is named in the answer and left w
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .digest import OVERDUE, never
+from .digest import OVERDUE
 from .errors import GaveUp
 from .examine import Asked, Look, Seen, examine
 from .names import shown
 from .patience import Patience
 from .scan import scan
-from .select import History
 
 LOOSE = "torch"  # the format of single files, which lie beside other things
 
@@ -31,17 +30,6 @@ class Choice:
     format: str = ""
     verified: str = ""
     refused: tuple[tuple[str, str], ...] = ()  # (name, reason) of newer ones that were passed over
-
-
-def choose(
-    directory: Path,
-    run_id: str,
-    history: History,
-    patience: Patience | None = None,
-    give_up: Callable[[], bool] = never,
-) -> Choice:
-    """Find the resume point of a run; see ``search``."""
-    return search(directory, Asked(run_id, history, give_up=give_up), patience)
 
 
 def search(directory: Path, asked: Asked, patience: Patience | None = None, seen: Seen | None = None) -> Choice:
@@ -89,7 +77,10 @@ def looks(directory: Path, asked: Asked, patience: Patience | None = None, seen:
     for candidate in listing.candidates:
         if asked.give_up():
             raise GaveUp(OVERDUE)
-        yield examine(directory, candidate, asked, patience, seen)
+        if reason := asked.objection(candidate.name):
+            yield Look(candidate.name, words=reason, step=candidate.step)
+        else:
+            yield examine(directory, candidate, asked, patience, seen)
 
 
 def _itself(directory: Path) -> str:

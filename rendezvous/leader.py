@@ -13,10 +13,12 @@ from collections.abc import Iterable
 
 from . import writes
 from .admission import after, held_back, muster, pardon_s
+from .agreement import Agreement, apart_words, nothing_for_all
 from .closed_roster import awaited, reunite, way_out
 from .errors import BadRecord
 from .gate import after_close, after_verdict, aside, owing, unfit
 from .leader_admit import COMES_AND_GOES, admissible, admit, seen_in
+from .leader_resume import settle
 from .leader_state import Decision, Leader, submit
 from .leader_words import (
     Abandon,
@@ -29,7 +31,6 @@ from .leader_words import (
     Elected,
     Event,
     Resumed,
-    SelectResume,
     Stamps,
     Tick,
     Wake,
@@ -104,6 +105,8 @@ def _decide(s: Leader, at: float) -> Decision:
         s = replace(
             s, phase=(seen.job.phase, seen.job.round), since=at, enough_since=None, stamps=_stamp(s.stamps, seen, at)
         )
+        if seen.job.phase is Phase.FORMING:  # who was left out of a round stays out of it while it runs
+            s = replace(s, agreement=Agreement())
     s = replace(s, busy=-1)
     match seen.job.phase:
         case Phase.RUNNING:
@@ -234,6 +237,8 @@ def _forming(s: Leader, seen: Seen, at: float) -> Decision:
     places = vacant(roster, job.min_nodes, job.max_nodes)
     if count < job.min_nodes or places or missing:
         s = replace(s, enough_since=None)
+        if (outcome := nothing_for_all(s.agreement, s.view.here())) is not None:
+            return submit(s, seen, writes.fail(s.view.keys, s.own, s.token, seen, outcome, None))
         until = begins + s.limits.join_timeout_s + (s.limits.check_s if checks else 0.0)
         if at >= until:
             return _too_few(s, seen, roster, places, missing)
@@ -247,7 +252,7 @@ def _forming(s: Leader, seen: Seen, at: float) -> Decision:
     if count < job.max_nodes and not known and at < until:
         why = f"round {n}: {count} of {job.min_nodes}:{job.max_nodes} nodes are ready; last call"
         return s, (Wake(min((until, *checks.values())), why),)
-    return _close(s, seen, roster)
+    return _close(s, seen, roster, at)
 
 
 def _kept_out(s: Leader, checks: Iterable[Who]) -> str:
@@ -257,20 +262,19 @@ def _kept_out(s: Leader, checks: Iterable[Who]) -> str:
     names = sorted(node[:64] for node, _ in checks)
     barred = f"in quarantine: {', '.join(hosts[:NAMED])}" if hosts else ""
     waits = f"{listed(names)} was blamed and is being checked" if names else ""
-    return "; ".join(filter(None, (barred, waits, unfit(nodes))))
+    return "; ".join(filter(None, (barred, waits, unfit(nodes), apart_words(s.agreement))))
 
 
-def _close(s: Leader, seen: Seen, roster: Roster) -> Decision:
+def _close(s: Leader, seen: Seen, roster: Roster, at: float) -> Decision:
     n, keys = seen.job.round, s.view.keys
-    if s.resumed is None or s.resumed.round != n:
-        if s.asked == ("resume", n):
-            return s, ()
-        ask = SelectResume(n, seen.job.attempt, roster, s.view.history(), f"round {n} is about to close")
-        return replace(s, asked=("resume", n)), (ask,)
-    if s.resumed.outcome is not None:
-        return submit(s, seen, writes.fail(keys, s.own, s.token, seen, s.resumed.outcome, None))
+    s, decision = settle(s, seen, roster, at)
+    if decision is not None:
+        return decision
+    assert s.resumed is not None  # it stands
     roster = roster._replace(store_loss=seen.job.store_loss)
-    new = replace(seen.job, phase=Phase.RUNNING, formed=n, resume=s.resumed.point, master="", cause=None, pause=0)
+    new = replace(
+        seen.job, phase=Phase.RUNNING, formed=n, resume=s.resumed.point, master="", cause=None, pause=0, asked=None
+    )
     new = after_close(new, roster)
     unsaid = {node for (node, _), *_ in s.owing}  # let pass: unless they have said in this moment that they are unfit
     as_seen = tuple(s.view.tree[keys.node(m.node)] for m in roster.members if m.node in unsaid)

@@ -83,6 +83,10 @@ def _dropped(look: Look | None) -> Look | None:
 
 
 def admissible(s: Leader) -> dict[NodeId, Standby]:
-    """Return the nodes that may be members: not those on a host in quarantine, nor those that failed their check."""
-    found = s.view.nodes().items()
-    return {node: one for node, one in found if one.record.host not in s.barred and not one.record.unfit}
+    """Return the nodes that may be members.
+
+    Not those on a host in quarantine, nor those that failed their check or cannot load the checkpoint.
+    """
+    found, apart = s.view.nodes().items(), {bar.who for bar in s.agreement.apart}
+    fit = {node: one for node, one in found if one.record.host not in s.barred and not one.record.unfit}
+    return {node: one for node, one in fit.items() if (node, one.record.inc) not in apart} if apart else fit

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from .agreement import Agreement
 from .gate import Owing
 from .leader_words import Action, Concluded, Limits, Resumed, Stamps, Submit
 from .records import Phase, Round
@@ -37,6 +38,7 @@ class Leader:
     asked: tuple[str, Round] | None = None  # a judgement or resume point under way
     concluded: Concluded | None = None
     resumed: Resumed | None = None
+    agreement: Agreement = Agreement()  # of the nodes on that
     barred: frozenset[str] = frozenset()  # hosts in quarantine
     arrived: tuple[tuple[Who, float], ...] = ()  # since when those have stood by who are no members
     look: Look | None = None  # at checkpoints

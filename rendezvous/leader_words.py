@@ -7,6 +7,7 @@
 from typing import NamedTuple
 
 from .admission import Admit
+from .asked import Asked
 from .gate import NOBODY, Blame
 from .membership import Order
 from .records import Job, NodeId, Outcome, ResumePoint, Roster, Round
@@ -29,6 +30,7 @@ class Limits(NamedTuple):
     )
     stop_s: float = 600.0  # for a member whose lease lives to prove its ranks dead: longer than any grace
     check_s: float = 130.0  # for a blamed node to say how its check ended: longer than any check
+    look_s: float = 605.0  # for the others to say whether they can load a checkpoint: longer than their own time for it
 
 
 # --- events ---------------------------------------------------------------------------------------------------------
@@ -69,6 +71,7 @@ class Resumed(NamedTuple):
     refused: tuple[tuple[str, str], ...] = ()
     outcome: Outcome | None = None
     wall: float = 0.0  # wall clock at the choice, for people
+    question: Asked | None = None  # what the other members are asked, if there is anything to ask
 
 
 class Wrote(NamedTuple):
@@ -140,6 +143,9 @@ class SelectResume(NamedTuple):
     roster: Roster
     history: tuple[tuple[Round, bytes], ...]
     reason: str
+    against: tuple[tuple[str, str], ...] = ()  # checkpoints that other nodes cannot load, and why
+    within: tuple[str, ...] | None = None  # if given, it must be one of these
+    hints: tuple[tuple[str, int, NodeId], ...] = ()  # what others have, and was not seen: to be waited for a little
 
 
 class AwaitCheckpoint(NamedTuple):

@@ -11,6 +11,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple, NewType, cast
 
+from .asked import Asked, read_asked
 from .errors import BadRecord
 from .reader import LARGEST, Reader, parse
 
@@ -109,6 +110,7 @@ class ResumePoint(NamedTuple):
     format: str = ""
     verified: str = ""  # how it was verified, in words
     env: tuple[tuple[str, str], ...] = ()  # extra environment from the hook (allow-listed names)
+    name: str = ""  # of the checkpoint in each node's own checkpoint directory; '' = ``path`` holds for all
 
 
 class Cause(NamedTuple):
@@ -174,6 +176,7 @@ class Job:
     blamed: tuple[tuple[str, int], ...] = ()  # nodes to be checked, and the rounds that they ended: see ``gate.py``
     aside: tuple[str, ...] = ()  # nodes that are taken only when others are too few
     pause: int = 0  # seconds that a leader waits from when it has seen FORMING, before anything else
+    asked: Asked | None = None  # only in FORMING: the checkpoint that every node is asked about
 
     @property
     def attempt(self) -> int:
@@ -264,6 +267,7 @@ def decode_job(raw: bytes) -> Job:
         blamed=r.numbers_of("blamed", MAX_BLAMED, 1, n) if r.has("blamed") else (),
         aside=r.texts("aside", MAX_BLAMED) if r.has("aside") else (),
         pause=r.number("pause", 0, MAX_PAUSE_S, absent=0),
+        asked=read_asked(r.sub("asked")),
         memory=Memory() if memory is None else _memory(memory),
     )
 
@@ -316,7 +320,8 @@ def _resume(r: Reader | None) -> ResumePoint | None:
     if r is None:
         return None
     env = r.plain_of("env", 1024)
-    return ResumePoint(r.plain("path"), r.number("step", -1, LARGEST), r.text("format"), r.text("verified"), env)
+    name = r.plain("name") if r.has("name") else ""
+    return ResumePoint(r.plain("path"), r.number("step", -1, LARGEST), r.text("format"), r.text("verified"), env, name)
 
 
 def _outcome(r: Reader | None, least: int) -> Outcome | None:

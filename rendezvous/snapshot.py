@@ -108,6 +108,10 @@ class Snapshot:
             if key.startswith(start)
         }
 
+    def here(self) -> frozenset[Who]:
+        """Return who holds a lease, by node and incarnation."""
+        return frozenset((node, standby.record.inc) for node, standby in self.nodes().items())
+
     def absent(self, roster: Roster) -> tuple[NodeId, ...]:
         """Return the members whose incarnation holds no lease; BadRecord when a member's key cannot be read.
 

@@ -11,9 +11,12 @@ from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple
 
+from .asked import Asked
 from .keys import Keys
 from .records import Cause, Incarnation, Job, Memory, Node, NodeId, Outcome, Phase, Roster, Round, Terms, encode
 from .store import Compare, Delete, Field, Get, KeyValue, Op, Put, Txn
+
+MAX_SAID = 64  # characters of a name in a sentence
 
 
 class Kind(Enum):
@@ -29,6 +32,8 @@ class Kind(Enum):
     MASTER = "master"
     NOTICE = "notice"
     LEAD = "lead"
+    ASK = "ask"
+    LOOKED = "looked"
     NEXT = "next"
     CLOSE = "close"
     DONE = "done"
@@ -128,6 +133,14 @@ def report(keys: Keys, own: Own, kind: Kind, n: Round, value: bytes) -> Write:
     return Write(kind, Txn((_mine(keys, own),), (put,)), n, f"{kind.value} of round {n}")
 
 
+def looked(keys: Keys, own: Own, seen: Seen, value: bytes) -> Write:
+    """Answer the question about a checkpoint that stands in F(n): void as soon as ``job`` says anything else."""
+    n, get = seen.job.round, Get(keys.job)
+    put = Put(keys.report(Kind.LOOKED.value, n, own.node, own.inc), value)
+    txn = Txn((_mine(keys, own), _unchanged(keys, seen)), (put,), (get,))
+    return Write(Kind.LOOKED, txn, n, f"how the checkpoint for round {n} looks from here")
+
+
 def last_word(keys: Keys, own: Own, seen: Seen, value: bytes) -> Write:
     """Put evidence of the present round in a dead agent's name, unless it had said something itself, or had finished.
 
@@ -177,6 +190,13 @@ def admit(keys: Keys, own: Own, token: int, seen: Seen, cause: Cause) -> Write:
     return _by_leader(keys, own, token, seen, new, (), Kind.STOP, f"round {n} ends so that {cause.node} can join")
 
 
+def ask(keys: Keys, own: Own, token: int, seen: Seen, asked: Asked) -> Write:
+    """F(n) stays F(n): ask every node whether it can load a checkpoint."""
+    what = f"load {asked.name[:MAX_SAID]}" if asked.name else "see a checkpoint, for none was found"
+    why = f"round {seen.job.round}: the nodes are asked whether they can {what}"
+    return _by_leader(keys, own, token, seen, replace(seen.job, asked=asked), (), Kind.ASK, why)
+
+
 class Charge(NamedTuple):
     """What the verdict costs: written with the transition or not at all."""
 
@@ -211,7 +231,7 @@ def fail(keys: Keys, own: Own, token: int, seen: Seen, outcome: Outcome, record:
     Members are kept for a later launch.
     """
     n = seen.job.round
-    new = replace(seen.job, phase=Phase.FAILED, cause=None, outcome=outcome, master="", resume=None)
+    new = replace(seen.job, phase=Phase.FAILED, cause=None, outcome=outcome, master="", resume=None, asked=None)
     extra: tuple[Op, ...] = () if record is None else (Put(keys.attempt(n), record),)
     return _by_leader(keys, own, token, seen, new, extra + _sweep(keys, Round(n + 1)), Kind.FAIL, outcome.sentence)
 
@@ -236,6 +256,7 @@ def close(
         Put(keys.history(n), resumed),
         Delete(*keys.older("rounds", n)),
         *_sweep(keys, n),
+        Delete(*keys.reports(Kind.LOOKED.value, n)),
     )
     why = f"round {n} runs: nodes {len(roster.members)}, ranks {roster.world_size}"
     write = _by_leader(keys, own, token, seen, new, extra, Kind.CLOSE, why)
@@ -256,7 +277,7 @@ def done(keys: Keys, own: Own, token: int, seen: Seen, outcome: Outcome, record:
 
 
 def _sweep(keys: Keys, n: Round) -> tuple[Delete, ...]:
-    return tuple(Delete(*keys.older(kind, n)) for kind in ("evidence", "started", "finished"))
+    return tuple(Delete(*keys.older(kind, n)) for kind in ("evidence", "started", "finished", "looked"))
 
 
 def _by_leader(

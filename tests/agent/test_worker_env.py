@@ -128,6 +128,9 @@ def test_the_way_back_in() -> None:
     assert env["RANK"] == "0"  # group rank 0, local rank 0: ours
     env = rank_env(spec, RankPlace(replace(JOB, resume=point), ROSTER, 1, 0), "", {}).set
     assert env["RANK"] == "3"  # a point written by another node cannot move it either
+    agreed = replace(JOB, resume=point._replace(path="/leader/step-000000000040", name="step-000000000040"))
+    env = rank_env(spec, RankPlace(agreed, ROSTER, 1, 0), "", {}).set
+    assert env["REMUSTER_RESUME_FROM"] == "/ckpt/step-000000000040"  # in this node's own directory
     nothing = rank_env(spec, RankPlace(replace(JOB, resume=ResumePoint()), ROSTER, 0, 0), "", {}).set
     assert "REMUSTER_RESUME_FROM" not in nothing
     assert "REMUSTER_RESUME_STEP" not in nothing

@@ -10,8 +10,9 @@ import pytest
 
 import remuster
 from remuster.checkpoint import publish
+from remuster.checkpoint.examine import Asked
 from remuster.checkpoint.patience import Patience
-from remuster.checkpoint.resume import Choice, choose
+from remuster.checkpoint.resume import Choice, search
 from remuster.checkpoint.select import History
 
 RUN = "run-a"
@@ -55,6 +56,6 @@ def find(tmp_path: Path) -> Find:
     """Choose in tmp_path without waiting for anything absent."""
 
     def run(history: History = (), run: str = RUN) -> Choice:
-        return choose(tmp_path, run, history, Patience(()))
+        return search(tmp_path, Asked(run, history), Patience(()))
 
     return run

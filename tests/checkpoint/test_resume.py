@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from remuster.checkpoint.errors import GaveUp, Unreadable
+from remuster.checkpoint.examine import Asked
 from remuster.checkpoint.manifest import MAX_BYTES, committed
 from remuster.checkpoint.patience import Patience
-from remuster.checkpoint.resume import Choice, choose
+from remuster.checkpoint.resume import Choice, search
 from remuster.checkpoint.verify import Refused, Verified, verify
 
 Publish = Callable[..., Path]
@@ -159,14 +160,14 @@ def test_a_pointer_to_a_step_that_is_not_there_is_doubted_then_said(tmp_path: Pa
     publish_step(10)
     publish_step(20).rename(tmp_path / "not-yet-visible")
     waits: list[float] = []
-    choice = choose(tmp_path, "run-a", (), Patience((1, 2), waits.append))
+    choice = search(tmp_path, Asked("run-a"), Patience((1, 2), waits.append))
     assert (choice.step, waits) == (10, [1, 2])
     assert choice.refused == (("step-000000000020", "latest.json names it, but it is not there"),)
 
     def appear(_: float) -> None:
         (tmp_path / "not-yet-visible").rename(tmp_path / "step-000000000020")
 
-    assert choose(tmp_path, "run-a", (), Patience((1, 2), appear)) == Choice(
+    assert search(tmp_path, Asked("run-a"), Patience((1, 2), appear)) == Choice(
         str(tmp_path / "step-000000000020"), 20, "manifest", choice.verified, ()
     )
 
@@ -186,7 +187,7 @@ def test_the_waits_of_a_whole_selection_are_bounded(tmp_path: Path, publish_step
     for step in range(1, 6):
         (publish_step(step) / "COMMITTED").unlink()
     waits: list[float] = []
-    choice = choose(tmp_path, "run-a", (), Patience((1, 2, 3), waits.append))
+    choice = search(tmp_path, Asked("run-a"), Patience((1, 2, 3), waits.append))
     assert (choice.path, choice.step, len(choice.refused), waits) == ("", -1, 5, [1, 2, 3])
 
 
@@ -251,9 +252,17 @@ def test_a_stale_step_is_refused_before_it_is_read(publish_step: Publish, find: 
     assert find(history=((1, None), (2, 10)), run="run-b").refused[0][1] == "'model.pt' is missing"
 
 
+def test_what_another_node_objects_to_is_passed_over_unread(tmp_path: Path, publish_step: Publish) -> None:
+    publish_step(10)
+    (publish_step(20) / "model.pt").unlink()
+    objections = {"step-000000000020": "node b lacks it"}
+    choice = search(tmp_path, Asked(objection=lambda name: objections.get(name, "")), Patience(()))
+    assert (choice.step, choice.refused) == (10, (("step-000000000020", "node b lacks it"),))
+
+
 def test_nothing_to_resume_from(tmp_path: Path, find: Find) -> None:
     assert find() == Choice()
-    absent = choose(tmp_path / "absent", "run-a", ())
+    absent = search(tmp_path / "absent", Asked("run-a"))
     assert (absent.path, absent.step) == ("", -1)
     assert absent.refused == ((str(tmp_path / "absent"), "this checkpoint directory does not exist"),)
 
@@ -261,7 +270,7 @@ def test_nothing_to_resume_from(tmp_path: Path, find: Find) -> None:
 def test_a_directory_that_cannot_be_listed_is_not_an_empty_one(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(Unreadable, match=r"cannot be listed: Not a directory; mount or repair it"):
-        choose(tmp_path / "file", "run-a", ())
+        search(tmp_path / "file", Asked("run-a"))
 
 
 def test_the_caller_can_end_it(publish_step: Publish, tmp_path: Path) -> None:
@@ -273,7 +282,7 @@ def test_the_caller_can_end_it(publish_step: Publish, tmp_path: Path) -> None:
         return len(asked) > 2
 
     with pytest.raises(GaveUp, match="time for verifying checkpoints was over"):
-        choose(tmp_path, "run-a", (), Patience(()), give_up)
+        search(tmp_path, Asked(give_up=give_up), Patience(()))
 
 
 def test_a_step_of_the_older_spelling_and_its_torn_twins(tmp_path: Path) -> None:
@@ -299,11 +308,11 @@ def test_a_step_of_the_older_spelling_and_its_torn_twins(tmp_path: Path) -> None
     (whole / "manifest.json").write_bytes(text)
     (whole / "COMMITTED").write_text(f"sha256:{hashlib.sha256(text).hexdigest()}\n")
     assert isinstance(verify(whole, Patience(())), Verified)
-    assert choose(tmp_path, "run-digits-001", ((1, None), (2, None))).step == 5
+    assert search(tmp_path, Asked("run-digits-001", ((1, None), (2, None)))).step == 5
     for step, left in ((10, ["state.pt"]), (15, ["state.pt", "manifest.json"]), (5, list(os.listdir(whole)))):
         twin = tmp_path / f"step-{step:012d}.tmp-attempt-03"
         twin.mkdir()
         for name in left:
             shutil.copy(whole / name, twin / name)
         assert isinstance(verify(twin, Patience(())), Refused)
-    assert choose(tmp_path, "run-digits-001", ()).refused == ()
+    assert search(tmp_path, Asked("run-digits-001")).refused == ()

@@ -276,6 +276,8 @@ class Agent:
                 )
             case words.Check(round=n):
                 self._check(n)
+            case words.Look():
+                self.world.views.look(self, action)
             case words.Lead(token=token):
                 self.depose()
                 self.seat = Seat(self, token)

@@ -209,7 +209,7 @@ class Truth:
             expect(new.notice == old.notice or not old.notice, "16 notice", f"{old.notice}'s becomes {new.notice}'s")
             expect(not (pair == (F, R) and old.notice), "16 notice", f"round {n} begins after {old.notice} was told")
         if pair == (F, F):
-            expect(old.notice != new.notice, "2 rounds", f"{old} → {new}")
+            expect((old.notice != new.notice) ^ (old.asked != new.asked), "2 rounds", f"{old} → {new}")
         self._budget(old, new, before)
         if pair == (R, S):
             self._stopped(new, before)
@@ -424,6 +424,9 @@ class Truth:
                 self.stats["closes after a member was gone"] += gone
                 expect(gone or self.promised[m.inc] >= n, "1 one world", f"round {n} closed; {m.node} had not answered")
             self.stats["closes after another round"] += 1
+        if self.world.cfg.views:
+            self.world.views.formed(old, new, roster, after)
+            return
         newest = self.world.work.newest()[1]
         step = new.resume.step if new.resume else None
         expect(step == newest, "8 resume", f"round {n} resumes from {step}, the newest checkpoint is {newest}")
@@ -479,10 +482,10 @@ class Truth:
             return
         for kv in tree.range(keys.prefix, prefix_end(keys.prefix)).items:
             kind, _, rest = kv.key[len(keys.prefix) :].lstrip("~").partition("/")
-            if kind not in ("rounds", "evidence", "started", "finished"):
+            if kind not in ("rounds", "evidence", "started", "finished", "looked"):
                 self.expect(kind in ("job", "leader", "nodes", "terms", *ONCE), "10 left over", f"{kv.key} is left")
                 continue
             n = int(rest.partition("/")[0])
             self.stats["left-over keys checked"] += 1
-            expected = n >= job.formed or kv.key in self.stray_keys
+            expected = n >= job.formed + (kind == "looked") or kv.key in self.stray_keys
             self.expect(expected, "10 left over", f"{kv.key} is left, the last formed round is {job.formed}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from remuster.rendezvous import leader_state, leader_words
 from remuster.rendezvous.gate import NOBODY, Blame
-from remuster.rendezvous.records import Memory, Outcome, ResumePoint
+from remuster.rendezvous.records import Memory, Outcome
 from remuster.rendezvous.snapshot import Snapshot
 from remuster.rendezvous.store import Range
 from remuster.rendezvous.writes import Charge
@@ -77,7 +77,7 @@ class Seat:
                 world.after(world.rng.random() * 0.5, lambda: agent.post("judge", lambda: self._conclude(action)))
             case leader_words.SelectResume(round=n):
                 world.truth.choosing(n)
-                world.after(world.rng.random() * 1.0, lambda: agent.post("judge", lambda: self._select(n)))
+                world.after(world.rng.random() * 1.0, lambda: agent.post("judge", lambda: self._select(action)))
             case leader_words.AwaitCheckpoint(round=n, again=again, reason=reason):
                 self.said = reason
                 world.after(
@@ -134,5 +134,5 @@ class Seat:
         step = None if self.world.rng.random() < 0.05 else self.world.work.newest()[1]
         self.take(leader_words.CheckpointSeen(self.agent.clock(), n, step))
 
-    def _select(self, n: int) -> None:
-        self.take(leader_words.Resumed(self.agent.clock(), n, ResumePoint(*self.world.work.newest())))
+    def _select(self, ask: leader_words.SelectResume) -> None:
+        self.take(self.world.views.chosen(self.agent, ask))

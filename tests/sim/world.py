@@ -27,6 +27,7 @@ from .net import Net
 from .rules import Rules
 from .store import SimStore
 from .telling import tell
+from .views import Views
 from .work import Work
 
 MOST_EVENTS = 60_000
@@ -51,6 +52,8 @@ class Config:
     blames: float = 0.0  # share of failures that are laid on a node
     asides: float = 0.4  # … of which, those whose node stands aside as well
     check: str = ""  # how the check of a blamed node ends; '' = by chance
+    views: float = 0.0  # share of machines that may see other checkpoints than the rest
+    fixed_views: bool = False  # … as a story says
     hold: bool = False  # the first launch, and most later ones, are begun with --on-store-loss=hold
     timing: Timing = Timing(15, 3.0)
     keys: Keys = Keys("sim")
@@ -109,6 +112,7 @@ class World:
         self.net = Net(self)
         self.store = SimStore(self)
         self.work = Work(self, self.cfg.steps)
+        self.views = Views(self)
         self.injector = Injector(self)
 
     # -- time

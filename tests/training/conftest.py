@@ -15,8 +15,9 @@ import pytest
 from command import figures
 
 import remuster
+from remuster.checkpoint.examine import Asked
 from remuster.checkpoint.patience import Patience
-from remuster.checkpoint.resume import Choice, choose
+from remuster.checkpoint.resume import Choice, search
 
 TESTS = Path(__file__).parents[1]
 Attempt = Callable[..., list[int]]
@@ -85,7 +86,7 @@ def batches(out: Path, rank: int) -> dict[int, set[str]]:
 
 def chosen(out: Path) -> Choice:
     """Choose as the agent does, without waiting for anything absent."""
-    return choose(out / "checkpoints", "run-a", (), Patience(()))
+    return search(out / "checkpoints", Asked("run-a"), Patience(()))
 
 
 def said(out: Path) -> str:

@@ -1,0 +1,94 @@
+"""The job machine's part about the resume point: chosen, and agreed on by every member before a round begins. Pure.
+
+Called by ``leader.py`` when a round could close; ``agreement.py`` weighs what the nodes answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from . import writes
+from .agreement import (
+    Agreement,
+    Bar,
+    apart_words,
+    awaiting,
+    left_out,
+    looked_again,
+    passed_over,
+    refused,
+    sights,
+    unanswered,
+    unseen,
+    waits_for,
+    weigh,
+)
+from .asked import HOOKS
+from .leader_state import Decision, Leader, submit
+from .leader_words import SelectResume, Wake
+from .records import Outcome, Roster
+from .writes import Seen
+
+
+def settle(s: Leader, seen: Seen, roster: Roster, at: float) -> tuple[Leader, Decision | None]:
+    """Have the resume point chosen and agreed on; without a decision it stands, and the round may close."""
+    n, chosen = seen.job.round, s.resumed
+    if chosen is None or chosen.round != n:
+        if s.asked == ("resume", n):
+            return s, (s, ())
+        return s, _choose(s, seen, roster)
+    if chosen.outcome is not None:
+        return s, _fail(s, seen, chosen.outcome)
+    others = [m for m in roster.members if m.who != (s.own.node, s.own.inc)]
+    if chosen.question is None or not others:
+        return s, None
+    a = s.agreement
+    if not chosen.question.name and a.unable:  # there are some, and none of them for all
+        return s, _without(s, a.unable, at)
+    asked = chosen.question._replace(token=s.token, number=a.number)
+    if seen.job.asked is None or seen.job.asked.mark != asked.mark:
+        return s, submit(s, seen, writes.ask(s.view.keys, s.own, s.token, seen, asked))
+    v = weigh(asked, others, sights(s.view.reports("looked", n), asked), (name for name, _ in chosen.refused))
+    s = replace(s, agreement=awaiting(a, v, at))
+    if mute := unanswered(s.agreement, v, at - s.limits.look_s):
+        return s, _without(s, mute, at)
+    if v.silent:
+        until = min(since for _, since in s.agreement.since) + s.limits.look_s
+        return s, (s, (Wake(until, f"round {n}: waiting for {waits_for(v, asked)}"),))
+    if v.unable:
+        older = None if asked.format == HOOKS else refused(s.agreement, asked, v, chosen.refused)
+        if older is None:
+            return s, _without(s, v.unable, at)
+        return s, _again(s, older, at, f"{asked.name[:64]} is passed over: {older.against[-1][1]}")
+    if v.newer and not a.hints:
+        name, _, node = v.newer[0]
+        return s, _again(s, looked_again(s.agreement, v), at, f"node {node[:64]} has {name[:64]}; looking again")
+    if v.newer and not asked.name:
+        return s, _fail(s, seen, unseen(s.own.node, v))
+    if v.newer:
+        s = replace(s, resumed=chosen._replace(refused=(*passed_over(v), *chosen.refused)))
+    return s, None
+
+
+def _choose(s: Leader, seen: Seen, roster: Roster) -> Decision:
+    n, a = seen.job.round, s.agreement
+    why = f"round {n} is about to close"
+    ask = SelectResume(n, seen.job.attempt, roster, s.view.history(), why, a.against, a.within, a.hints)
+    return replace(s, asked=("resume", n)), (ask,)
+
+
+def _fail(s: Leader, seen: Seen, outcome: Outcome) -> Decision:
+    return submit(s, seen, writes.fail(s.view.keys, s.own, s.token, seen, outcome, None))
+
+
+def _again(s: Leader, a: Agreement, at: float, why: str) -> Decision:
+    """Choose anew, in the next moment: the members may be others."""
+    return replace(s, resumed=None, agreement=a), (Wake(at, why),)
+
+
+def _without(s: Leader, who: tuple[Bar, ...], at: float) -> Decision:
+    """Ask anew without some nodes: about the same checkpoint where it was the newest of all, for it is verified."""
+    a, chosen, unable = left_out(s.agreement, who), s.resumed, s.agreement.unable
+    s, wake = _again(s, a, at, f"{apart_words(a)}; left out of the round")
+    newest = chosen is not None and chosen.question is not None and chosen.question.format != HOOKS
+    return (replace(s, resumed=chosen) if newest and not unable else s), wake
