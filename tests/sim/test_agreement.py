@@ -14,7 +14,7 @@ from sim.rules import Actions, Rules, altered
 from sim.scene import Scene
 from sim.test_plants import caught_by
 from sim.views import RULE
-from sim.world import Config, drawn, held, in_places, with_newcomers
+from sim.world import Config, World, drawn, held, in_places, with_newcomers
 
 from remuster.agent import node
 from remuster.agent import node_words as words
@@ -171,6 +171,14 @@ played = chunks(of_seed)
 @pytest.mark.parametrize("first", range(0, SCHEDULES, CHUNK))
 def test_schedules(first: int) -> None:
     played(first)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("first", range(10_000, 12_000, 100))
+def test_soak(first: int) -> None:
+    for seed in range(first, first + 100):
+        World(seed, None, of_seed(seed)).play()
 
 
 def test_no_invariant_holds_by_default() -> None:
