@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from . import dcp
+from . import dcp, deepspeed
 from .finding import Finding, Format, Question, Unknown
 from .folder import Folder
 
 GROUP = "remuster.checkpoint_formats"  # of entry points: name = module:object, which is a Format
 
-BUILT_IN: tuple[Format, ...] = (dcp.Dcp(),)  # the more particular before the more general
+BUILT_IN: tuple[Format, ...] = (deepspeed.DeepSpeed(), dcp.Dcp())  # the more particular before the more general
 
 
 def named(name: str) -> Format | None:
