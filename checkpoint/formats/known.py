@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from . import dcp, deepspeed
+from . import colossalai, dcp, deepspeed, megatron
 from .finding import Finding, Format, Question, Unknown
 from .folder import Folder
 
 GROUP = "remuster.checkpoint_formats"  # of entry points: name = module:object, which is a Format
 
-BUILT_IN: tuple[Format, ...] = (deepspeed.DeepSpeed(), dcp.Dcp())  # the more particular before the more general
+BUILT_IN: tuple[Format, ...] = (  # the more particular before the more general
+    deepspeed.DeepSpeed(),
+    megatron.Megatron(),
+    colossalai.ColossalAI(),
+    dcp.Dcp(),
+)
 
 
 def named(name: str) -> Format | None:
