@@ -1,4 +1,4 @@
-"""DeepSpeed, ZeRO stages 0 to 3: ``global_stepN/`` with model states and, for ZeRO, one file of optimizer states a rank.
+"""DeepSpeed, ZeRO 0 to 3: ``global_stepN/`` with model states and, for ZeRO, one file of optimizer states a rank.
 
 Every file is plain torch.save, written in place, without a marker over all ranks; rank 0 rewrites ``latest`` as soon as
 its own files are done (deepspeed/runtime/engine.py, 0.19), so ``latest`` may name what other ranks never finished and
@@ -32,7 +32,9 @@ class Found:
 
     model: dict[tuple[int | None, int], str] = field(default_factory=dict[tuple[int | None, int], str])  # (dp, mp)
     optim: dict[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])  # (dp, mp)
-    expert: dict[tuple[int, int, int], str] = field(default_factory=dict[tuple[int, int, int], str])  # layer, expert, mp
+    expert: dict[tuple[int, int, int], str] = field(
+        default_factory=dict[tuple[int, int, int], str]
+    )  # layer, expert, mp
     layer: dict[tuple[str, int], str] = field(default_factory=dict[tuple[str, int], str])  # tensor rank, layer
     other: list[str] = field(default_factory=list[str])
     prefixes: set[str] = field(default_factory=set[str])  # of optimizer states
@@ -49,7 +51,7 @@ class DeepSpeed:
 
     name = "deepspeed"
     unseen = (
-        "in each other's place: two ranks' files of ZeRO-3, or of ZeRO-1/2 where one parameter fills both ranks' parts, "
+        "in each other's place: two ranks' files of ZeRO-3, or of ZeRO-1/2 where one parameter fills both parts, "
         "two model-parallel ranks' model states, two layers of a pipeline, or a parameter's moments after "
         "ds_to_universal; layers of a pipeline that are gone, unless more parameters than those left are optimized; "
         "the file of the last expp_rank; tensors offloaded to NVMe; the files of two saves of the same step"
@@ -128,7 +130,9 @@ def _judged(folder: Folder, prefix: str, found: Found, question: Question) -> Fi
         return Unknown("its model states do not say how many ranks wrote it (dp_world_size)")
     need = _needed(prefix, found, head)
     if extra := [path for kind in (found.model, found.optim) for path in kind.values() if path not in need]:
-        return Torn(f"{min(extra)!a} is of no rank: {head.dp} data-parallel by {head.mp} model-parallel ranks wrote this")
+        return Torn(
+            f"{min(extra)!a} is of no rank: {head.dp} data-parallel by {head.mp} model-parallel ranks wrote this"
+        )
     if lacking := tuple(sorted(need - folder.files.keys())):
         return Torn(f"{len(lacking)} of {len(need)} files are missing, {lacking[0]!a} first", lacking)
     if question.deep and (wrong := _contradiction(folder, found, heads)):

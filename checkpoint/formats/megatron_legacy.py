@@ -1,8 +1,8 @@
 """Megatron-LM's older ``torch`` format: ``mp_rank_TT[_PPP][_EEE]/model_optim_rng.pt``, written in place, no marker.
 
 Which of them there must be follows from the arguments of the run, which each of them holds (``args``:
-tensor_model_parallel_size and so on; megatron/training/checkpointing.py, get_checkpoint_name). Beside them lie, with the
-distributed optimizer, a ``distrib_optim.pt`` each. ``args.rank`` tells which rank wrote a file.
+tensor_model_parallel_size and so on; megatron/training/checkpointing.py, get_checkpoint_name). With the distributed
+optimizer there is a ``distrib_optim.pt`` beside each. ``args.rank`` tells which rank wrote a file.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def judge(folder: Folder, named: int | None, question: Question) -> Finding:
         return looked
     mains = [path for path in files if path.endswith("/" + MAIN)]
     if not mains:
-        lacking = f"{files[0].partition('/')[0]}/{MAIN}"
-        return Torn(f"{lacking!a} is missing", (lacking,))
+        main = f"{files[0].partition('/')[0]}/{MAIN}"
+        return Torn(f"{main!a} is missing", (main,))
     held = {path: contents(folder, path) for path in (mains if question.deep else mains[:1])}
     first, content = next(iter(held.items()))
     args = arguments(content)
@@ -66,7 +66,9 @@ def judge(folder: Folder, named: int | None, question: Question) -> Finding:
     if wants_optim or any(path.endswith("/" + OPTIM) for path in files):
         need |= {f"{name}/{OPTIM}" for name in sizes.folders()}
     if extra := [path for path in files if path not in need and path.endswith((MAIN, OPTIM))]:
-        return Torn(f"{extra[0]!a} is of no rank: {tensor} tensor, {pipeline} pipeline, {expert} expert ranks wrote this")
+        return Torn(
+            f"{extra[0]!a} is of no rank: {tensor} tensor, {pipeline} pipeline, {expert} expert ranks wrote this"
+        )
     if lacking := tuple(sorted(need - folder.files.keys())):
         return Torn(f"{len(lacking)} of {len(need)} files are missing, {lacking[0]!a} first", lacking)
     step = step_of(content)
@@ -88,7 +90,9 @@ def _contradiction(held: Mapping[str, Mapping[str, object]], sizes: _Sizes) -> s
             return f"{first!a} and {path!a} are of runs with different arguments"
         rank = args.get("rank")
         if found and isinstance(rank, int) and rank % sizes.tensor != int(found[1]):  # tensor ranks count fastest
-            return f"{path!a} was written by rank {rank}, which is tensor rank {rank % sizes.tensor}: swapped or renamed"
+            return (
+                f"{path!a} was written by rank {rank}, which is tensor rank {rank % sizes.tensor}: swapped or renamed"
+            )
     return ""
 
 

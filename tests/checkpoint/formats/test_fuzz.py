@@ -1,4 +1,4 @@
-"""Real whole checkpoints are damaged at random: none may be judged whole, but for what its format says it cannot see."""
+"""Real checkpoints are damaged at random: none may be judged whole, but for what its format says it cannot see."""
 
 from __future__ import annotations
 
@@ -65,7 +65,11 @@ WHOLE = [
         "deepspeed",
         (
             Unseen("swap|copy|rename", r"layer_\d\d-model_states\.pt", "a layer's file does not name the layer"),
-            Unseen("delete|rename", r"(\.|old/)?layer_01-model_states\.pt(\.bak)?", "it has no parameters, so none are gone"),
+            Unseen(
+                "delete|rename",
+                r"(\.|old/)?layer_01-model_states\.pt(\.bak)?",
+                "it has no parameters, so none are gone",
+            ),
             Unseen("swap|copy", r"mp_rank_\d\d_model_states\.pt", "model states do not name their model-parallel rank"),
         ),
     ),
