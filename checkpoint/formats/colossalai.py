@@ -19,7 +19,7 @@ from .inert_pickle import Inert
 from .torch_zip import contents, judge_files
 
 STATES = "running_states.json"
-INDEX = re.compile(r"([^/]+)/(?:[^/]*\.)?(pytorch_model|pytorch_optim|model)[^/]*\.index\.json")
+INDEX = re.compile(r"([^/]+)/(?:[^./][^/]*\.)?(pytorch_model|pytorch_optim|model)[^/]*\.index\.json")
 SHARD = re.compile(r"([^/]+)/(pytorch_model|pytorch_optim)([^/]*-\d{5}|_group)\.bin")
 STAGES = "tmp_index_files"
 LARGEST_JSON = 256 << 20

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import io
 import os
 import pickle
@@ -22,14 +23,12 @@ from remuster.checkpoint.formats.inert_pickle import Inert, NotReadable, loads
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),
-    lambda inner: (
-        st.lists(inner) | st.lists(inner).map(tuple) | st.dictionaries(st.text() | st.integers(), inner)
-    ),
+    lambda inner: st.lists(inner) | st.lists(inner).map(tuple) | st.dictionaries(st.text() | st.integers(), inner),
     max_leaves=20,
 )
 
 
-@given(PLAIN, st.integers(2, 5))
+@given(PLAIN, st.integers(3, 5))  # before protocol 3 bytes were made by a call
 def test_plain_values_come_back(value: object, protocol: int) -> None:
     assert loads(pickle.dumps(value, protocol)) == value
 
@@ -90,10 +89,8 @@ def test_dcps_metadata_cut_short_anywhere_is_not_readable() -> None:
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
-    try:
+    with contextlib.suppress(NotReadable):
         loads(raw)
-    except NotReadable:
-        pass
 
 
 @given(st.data())
@@ -101,10 +98,8 @@ def test_a_real_pickle_with_changed_bytes_is_read_or_refused(data: st.DataObject
     raw = bytearray((SAMPLES / "dcp/complete/step-00000005/.metadata").read_bytes())
     for _ in range(data.draw(st.integers(1, 8))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
-    try:
+    with contextlib.suppress(NotReadable):
         loads(bytes(raw))
-    except NotReadable:
-        pass
 
 
 LAUGHS = b"\x80\x04)" + b"2\x86" * 200  # a tuple of the same tuple twice, 200 times over: 2^200 if it were hashed

@@ -19,6 +19,7 @@ from remuster.checkpoint.formats.folder import Folder
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="needs torch: pip install -r requirements/train.txt"
 )
+alone = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")  # DCP's words when one process saves
 
 
 @pytest.mark.parametrize(
@@ -177,15 +178,16 @@ def test_zarr_of_old_megatron_is_unknown(tmp_path: Path) -> None:
 
 
 @needs_torch
-@pytest.mark.parametrize("alone", [False, True], ids=["one metadata", "one for each rank"])
-def test_what_torch_saves_today_is_whole_and_its_damage_seen(tmp_path: Path, alone: bool) -> None:
+@alone
+@pytest.mark.parametrize("own", [False, True], ids=["one metadata", "one for each rank"])
+def test_what_torch_saves_today_is_whole_and_its_damage_seen(tmp_path: Path, own: bool) -> None:
     import torch
     import torch.distributed.checkpoint as dcp_
 
     state: dict[str, Any] = {"model": {"w": torch.arange(5000.0), "e": torch.zeros(0)}, "step": 7, "b": b"raw"}
     place = tmp_path / "step-7"
     dcp_.save(state, checkpoint_id=place, no_dist=True)
-    if alone:
+    if own:
         (place / ".metadata").rename(place / "__0.metadata")
         assert isinstance(judged(place, world=None), Unknown)
         assert judged(place, world=2) == Torn(
@@ -202,6 +204,7 @@ def test_what_torch_saves_today_is_whole_and_its_damage_seen(tmp_path: Path, alo
 
 
 @needs_torch
+@alone
 def test_without_checksums_only_sizes_are_known_and_that_is_said(tmp_path: Path) -> None:
     import torch
 
@@ -238,7 +241,9 @@ def save_legacy(place: Path, *, tensor: int = 2, pipeline: int = 2, iteration: i
                 use_distributed_optimizer=True,
                 no_save_optim=None,
             )
-            torch.save({"args": args, "iteration": iteration, "model": {"w": torch.ones(t + 1)}}, folder / "model_optim_rng.pt")
+            torch.save(
+                {"args": args, "iteration": iteration, "model": {"w": torch.ones(t + 1)}}, folder / "model_optim_rng.pt"
+            )
             torch.save({"p": torch.ones(3)}, folder / "distrib_optim.pt")
 
 
@@ -272,7 +277,9 @@ def test_megatrons_older_format_is_judged_by_the_arguments_in_it(tmp_path: Path)
 def test_megatrons_older_format_of_two_iterations_is_seen(tmp_path: Path) -> None:
     save_legacy(tmp_path / "iter_0000010", pipeline=1)
     save_legacy(tmp_path / "iter_0000015", pipeline=1, iteration=15)
-    shutil.copytree(tmp_path / "iter_0000015" / "mp_rank_01", tmp_path / "iter_0000010" / "mp_rank_01", dirs_exist_ok=True)
+    shutil.copytree(
+        tmp_path / "iter_0000015" / "mp_rank_01", tmp_path / "iter_0000010" / "mp_rank_01", dirs_exist_ok=True
+    )
     finding = judged(tmp_path / "iter_0000010")
     assert isinstance(finding, Torn)
     assert "is of iteration 10" in finding.reason

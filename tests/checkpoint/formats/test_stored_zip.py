@@ -73,7 +73,11 @@ def test_zeros_in_an_entry_of_the_directory_are_seen(tmp_path: Path, fields: tup
 @pytest.mark.parametrize("back", range(1, 99, 4))
 def test_zeros_in_the_end_are_seen_unless_they_were_zeros(tmp_path: Path, back: int) -> None:
     whole = REAL.read_bytes()
-    now = whole[:-back] + bytes(min(8, back)) + whole[len(whole) - back + 8 :] if back > 8 else whole[:-back] + bytes(back)
+    now = (
+        whole[:-back] + bytes(min(8, back)) + whole[len(whole) - back + 8 :]
+        if back > 8
+        else whole[:-back] + bytes(back)
+    )
     versions = range(98 - 12 - 4, 98 - 12)  # "made by" and "needed" in the end record: nobody reads them
     if now == whole or set(range(back - 8, back)) & set(versions):
         return
