@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from . import dcp, published
+from . import colossalai, dcp, deepspeed, megatron, published
 from .finding import Finding, Format, Question, Unknown
 from .folder import Folder
 
 GROUP = "remuster.checkpoint_formats"  # of entry points: name = module:object, which is a Format
 
-BUILT_IN: tuple[Format, ...] = (published.Published(), dcp.Dcp())  # the more particular before the more general
+BUILT_IN: tuple[Format, ...] = (  # the more particular before the more general
+    published.Published(),
+    deepspeed.DeepSpeed(),
+    megatron.Megatron(),
+    colossalai.ColossalAI(),
+    dcp.Dcp(),
+)
 
 
 def named(name: str) -> Format | None:
