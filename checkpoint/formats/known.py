@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from . import dcp
+from . import accelerate, dcp, lightning, orbax, ray, torch_files, transformers
 from .finding import Finding, Format, Question, Unknown
 from .folder import Folder
 
 GROUP = "remuster.checkpoint_formats"  # of entry points: name = module:object, which is a Format
 
-BUILT_IN: tuple[Format, ...] = (dcp.Dcp(),)  # the more particular before the more general
+BUILT_IN: tuple[Format, ...] = (  # the more particular before the more general
+    orbax.Orbax(),
+    ray.Ray(),
+    transformers.Transformers(),
+    accelerate.Accelerate(),
+    lightning.Lightning(),
+    dcp.Dcp(),
+    torch_files.TorchFiles(),
+)
 
 
 def named(name: str) -> Format | None:

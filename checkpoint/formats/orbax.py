@@ -1,0 +1,117 @@
+"""Orbax (JAX): a folder that is renamed when whole, with the time of that in ``_CHECKPOINT_METADATA``.
+
+While it is written its name, and its items' names, hold ``.orbax-checkpoint-tmp``; ``commit_success.txt`` is for storage
+that cannot rename (orbax-checkpoint 0.12). The items named in the metadata must be there; arrays lie in a B+tree, which
+is followed (``ocdbt``). The arrays' bytes carry no checksum.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import cast
+
+from . import ocdbt
+from .finding import Finding, Question, Torn, Whole
+from .folder import Folder
+from .whole_file import parsed
+
+METADATA = "_CHECKPOINT_METADATA"
+ITEM = "_METADATA"
+SUCCESS = "commit_success.txt"
+TEMPORARY = ".orbax-checkpoint-tmp"
+PROCESS = re.compile(r"(?:.*/)?array_metadatas/process_(\d+)")
+PARSED = re.compile(r"(?:.*/)?(_METADATA|_sharding|array_metadatas/process_\d+|\.zarray|zarr\.json)")
+TREES = ("StandardCheckpointHandler", "PyTreeCheckpointHandler")
+
+
+class Orbax:
+    """A step folder of Orbax."""
+
+    name = "orbax"
+
+    def claims(self, name: str, files: Collection[str]) -> bool:
+        """See Format."""
+        if TEMPORARY in name:
+            return True
+        marks = (METADATA, "manifest.ocdbt", SUCCESS)
+        return any(file.rpartition("/")[2] in marks or TEMPORARY in file for file in files)
+
+    def judge(self, folder: Folder, question: Question) -> Finding:
+        """See Format."""
+        files = folder.files
+        if any(TEMPORARY in name for name in (folder.name, *files)):
+            return Torn("it is a temporary folder: the save did not come to its end")
+        if METADATA not in files:
+            return Torn(f"{METADATA} is missing", (METADATA,))
+        try:
+            items = _items(folder)
+            for path in sorted(files):
+                if PARSED.fullmatch(path):
+                    parsed(folder, path)
+        except ValueError as error:
+            return Torn(str(error))
+        if lacking := sorted(_lacking(folder, items)):
+            more = f", and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+            return Torn(f"{lacking[0]!a} is missing{more}", tuple(lacking))
+        empty = next((path for path in sorted(files) if path.endswith(SUCCESS) and not files[path]), None)
+        if empty is not None:
+            return Torn(f"{empty!a} is empty")
+        return _judge_trees(folder, question.give_up)
+
+
+def _items(folder: Folder) -> Mapping[str, str]:
+    """Return the prefix of each item and what saved it. ValueError: the metadata is not whole, or not of a commit."""
+    metadata = parsed(folder, METADATA)
+    fields = cast("dict[str, object]", metadata) if isinstance(metadata, dict) else {}
+    time = fields.get("commit_timestamp_nsecs")
+    if not isinstance(time, int) or time <= 0:
+        raise ValueError(f"{METADATA} has no commit time: the save did not come to its end")
+    handlers = fields.get("item_handlers")
+    if isinstance(handlers, dict):
+        return {f"{item}/": f"{handler}" for item, handler in cast("dict[str, object]", handlers).items()}
+    return {"": handlers if isinstance(handlers, str) else ""}  # saved as one, without items
+
+
+def _lacking(folder: Folder, items: Mapping[str, str]) -> set[str]:
+    files, lacking = folder.files, set[str]()
+    for prefix, handler in items.items():
+        tree = handler.endswith(TREES)
+        if prefix + ITEM not in files and (tree or not any(file.startswith(prefix) for file in files)):
+            lacking.add(prefix + ITEM)
+        if prefix + ITEM in files:
+            about = parsed(folder, prefix + ITEM)
+            if isinstance(about, dict) and cast("dict[str, object]", about).get("use_ocdbt"):
+                lacking |= {prefix + "manifest.ocdbt"} - files.keys()
+    if any(
+        file.rpartition("/")[2] == SUCCESS for file in files
+    ):  # then this version, or this storage, writes it everywhere
+        lacking |= {SUCCESS, *(prefix + SUCCESS for prefix in items)} - files.keys()
+    wrote = _processes(files)
+    for prefix in {file[: file.rindex("process_")] for file in files if PROCESS.fullmatch(file)}:
+        lacking |= {f"{prefix}process_{n}" for n in range(max(wrote, default=-1) + 1)} - files.keys()
+    return lacking
+
+
+def _processes(files: Collection[str]) -> set[int]:
+    return {int(match[1]) for file in files if (match := PROCESS.fullmatch(file))}
+
+
+def _judge_trees(folder: Folder, give_up: Callable[[], bool]) -> Finding:
+    """Follow the arrays' trees, but for those of single processes, which the saved one has taken in."""
+    values, nodes, followed = 0, 0, True
+    for path in sorted(folder.files):
+        prefix, _, name = path.rpartition("manifest.ocdbt")
+        if name or not path.endswith("manifest.ocdbt") or "ocdbt.process_" in prefix:
+            continue
+        try:
+            tree = ocdbt.follow(folder, prefix, give_up)
+        except ocdbt.Broken as error:
+            return Torn(str(error), (error.lacking,) if error.lacking else ())
+        values, nodes, followed = values + tree.values, nodes + len(tree.files), followed and tree.followed
+    how = (
+        f"its commit time, its items, and of their arrays the CRC-32C of the index and the presence of {values} pieces"
+    )
+    if not followed:
+        how += "; the index is too large, or too new, to be followed to its end"
+    return Whole(how, world=len(_processes(folder.files)) or None)

@@ -1,0 +1,54 @@
+"""Single files inside a checkpoint, each judged by what the ending of its name promises."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from . import safetensors, torch_zip
+from .finding import Question, Torn
+from .folder import Folder
+
+TORCH = (".pt", ".pth", ".bin", ".pkl", ".ckpt")  # torch.save's
+LARGEST_JSON = 256 << 20
+
+
+def wrong_with(folder: Folder, path: str, question: Question) -> str:
+    """Say what is wrong with one file, or "": nothing, or its kind shows nothing."""
+    if path.endswith(".safetensors"):
+        return safetensors.wrong_with(folder, path)
+    if path.endswith(TORCH):
+        return torch_zip.wrong_with(folder, path, question)
+    if path.endswith(".json"):
+        try:
+            parsed(folder, path)
+        except ValueError as error:
+            return str(error)
+    return ""
+
+
+def parsed(folder: Folder, path: str) -> object:
+    """Return what a file of JSON says. ValueError: it is not whole; the words name it."""
+    raw = folder.read(path, LARGEST_JSON)
+    if not raw:
+        raise ValueError(f"{path!a} is empty")
+    try:
+        value: object = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise ValueError(f"{path!a} is cut short or no JSON") from None
+    return value
+
+
+def judge_parts(
+    folder: Folder, question: Question, paths: Iterable[str], lacking: Collection[str], note: str = ""
+) -> Torn | None:
+    """Judge the files of a checkpoint by themselves: ``paths`` are there, ``lacking`` should be (``note``: why)."""
+    # Where files are missing it is refused anyway, so the others are only looked at, not read to their ends.
+    asked = replace(question, deep=question.deep and not lacking)
+    wrong = next((words for path in sorted(paths) if (words := wrong_with(folder, path, asked))), "")
+    if not lacking:
+        return Torn(wrong) if wrong else None
+    first, more = sorted(lacking)[0], len(lacking) - 1
+    missing = f"{first!a} is missing" + (f", and {more} more" if more else "") + note
+    return Torn(f"{wrong}; {missing}") if wrong else Torn(missing, tuple(sorted(lacking)))
