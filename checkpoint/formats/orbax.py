@@ -1,7 +1,7 @@
 """Orbax (JAX): a folder that is renamed when whole, with the time of that in ``_CHECKPOINT_METADATA``.
 
-While it is written its name, and its items' names, hold ``.orbax-checkpoint-tmp``; ``commit_success.txt`` is for storage
-that cannot rename (orbax-checkpoint 0.12). The items named in the metadata must be there; arrays lie in a B+tree, which
+While it is written its name, and its items' names, hold ``.orbax-checkpoint-tmp``; storage that cannot rename
+has ``commit_success.txt`` (orbax-checkpoint 0.12). The items named in the metadata must be there; arrays lie in a B+tree, which
 is followed (``ocdbt``). The arrays' bytes carry no checksum.
 """
 
