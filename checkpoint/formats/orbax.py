@@ -1,8 +1,8 @@
 """Orbax (JAX): a folder that is renamed when whole, with the time of that in ``_CHECKPOINT_METADATA``.
 
-While it is written its name, and its items' names, hold ``.orbax-checkpoint-tmp``; storage that cannot rename
-has ``commit_success.txt`` (orbax-checkpoint 0.12). The items named in the metadata must be there; arrays lie in a B+tree, which
-is followed (``ocdbt``). The arrays' bytes carry no checksum.
+While it is written its name, and its items' names, hold ``.orbax-checkpoint-tmp``; on storage that cannot rename
+``commit_success.txt`` takes that place (orbax-checkpoint 0.12, which writes it on a disk too). The items named in the
+metadata must be there; arrays lie in a B+tree, which is followed (``ocdbt``). The arrays' bytes carry no checksum.
 """
 
 from __future__ import annotations
