@@ -37,6 +37,11 @@ class Accelerate:
     """A folder of ``save_state``."""
 
     name = "accelerate"
+    unseen = (
+        "the last scheduler, sampler, scaler, custom_checkpoint, or model and optimizer after the first, that is gone: "
+        "how many there were is not recorded; the last ranks' random states where the number of ranks is not known; "
+        "numbers changed in place in a file of safetensors, or two of these exchanged; files of another save"
+    )
 
     def claims(self, name: str, files: Collection[str]) -> bool:
         """See Format."""
@@ -55,7 +60,7 @@ class Accelerate:
         engines = {file.partition("/")[0] for file in files if ENGINE.match(file)}
         sharded = {match[1] for file in files if (match := FSDP.match(file))}
         ranks = rank_files(files, RANKED, "random_states_{}.pkl".format, question.world)
-        weights = weights_in(folder, (*(engine + "/" for engine in engines), *sharded))
+        weights = weights_in(folder)
         own = {file for file in files if OWN.fullmatch(file)}
         lacking = {*weights.lacking, *ranks.lacking, *_gaps(files)}
         if not engines:

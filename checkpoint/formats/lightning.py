@@ -25,6 +25,7 @@ class Lightning:
     """A checkpoint of Lightning's Trainer."""
 
     name = "lightning"
+    unseen = "in a folder of shards: see dcp; a folder that was saved into again and is now half of each save"
 
     def claims(self, name: str, files: Collection[str]) -> bool:
         """See Format."""

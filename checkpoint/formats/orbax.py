@@ -8,7 +8,7 @@ metadata must be there; arrays lie in a B+tree, which is followed (``ocdbt``). T
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import cast
 
 from . import ocdbt
@@ -29,6 +29,10 @@ class Orbax:
     """A step folder of Orbax."""
 
     name = "orbax"
+    unseen = (
+        "bytes of arrays changed in place, or exchanged between pieces of one length; arrays that are kept outside "
+        "the B+tree (use_ocdbt=False); the part of an index beyond 4 MiB; JSON items beyond being there; _sharding gone"
+    )
 
     def claims(self, name: str, files: Collection[str]) -> bool:
         """See Format."""
@@ -57,7 +61,7 @@ class Orbax:
         empty = next((path for path in sorted(files) if path.endswith(SUCCESS) and not files[path]), None)
         if empty is not None:
             return Torn(f"{empty!a} is empty")
-        return _judge_trees(folder, question.give_up)
+        return _judge_trees(folder, question)
 
 
 def _items(folder: Folder) -> Mapping[str, str]:
@@ -97,21 +101,24 @@ def _processes(files: Collection[str]) -> set[int]:
     return {int(match[1]) for file in files if (match := PROCESS.fullmatch(file))}
 
 
-def _judge_trees(folder: Folder, give_up: Callable[[], bool]) -> Finding:
+def _judge_trees(folder: Folder, question: Question) -> Finding:
     """Follow the arrays' trees, but for those of single processes, which the saved one has taken in."""
-    values, nodes, followed = 0, 0, True
+    world = len(_processes(folder.files)) or None
+    if not question.deep:
+        return Whole("its commit time and its items", world=world)
+    values, followed = 0, True
     for path in sorted(folder.files):
         prefix, _, name = path.rpartition("manifest.ocdbt")
         if name or not path.endswith("manifest.ocdbt") or "ocdbt.process_" in prefix:
             continue
         try:
-            tree = ocdbt.follow(folder, prefix, give_up)
+            tree = ocdbt.follow(folder, prefix, question.give_up)
         except ocdbt.Broken as error:
             return Torn(str(error), (error.lacking,) if error.lacking else ())
-        values, nodes, followed = values + tree.values, nodes + len(tree.files), followed and tree.followed
+        values, followed = values + tree.values, followed and tree.followed
     how = (
         f"its commit time, its items, and of their arrays the CRC-32C of the index and the presence of {values} pieces"
     )
     if not followed:
         how += "; the index is too large, or too new, to be followed to its end"
-    return Whole(how, world=len(_processes(folder.files)) or None)
+    return Whole(how, world=world)

@@ -27,6 +27,7 @@ class Ray:
     """A folder of an experiment of Ray Train."""
 
     name = "ray"
+    unseen = "files of the script's that are gone: nothing says which there were; files of kinds that carry no checksum"
 
     def claims(self, name: str, files: Collection[str]) -> bool:
         """See Format."""

@@ -22,6 +22,7 @@ class TorchFiles:
     """A file of torch.save, or a folder that holds nothing else."""
 
     name = "torch"
+    unseen = "another whole file in its place"
 
     def claims(self, name: str, files: Collection[str]) -> bool:
         """See Format."""

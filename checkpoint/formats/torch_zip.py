@@ -75,6 +75,12 @@ def data_pickle(folder: Folder, path: str) -> bytes:
             raise ValueError(f"{path!a} is no whole file of torch.save: {_words(error)}") from error
 
 
+def root_of(folder: Folder, path: str) -> str:
+    """Return the name that torch.save was given, without its ending; older versions write "archive"."""
+    with folder.opened(path) as (fd, _), os.fdopen(os.dup(fd), "rb") as file, zipfile.ZipFile(file) as archive:
+        return archive.infolist()[0].filename.partition("/")[0]
+
+
 def contents(folder: Folder, path: str) -> dict[str, object]:
     """Return what a file of torch.save holds at its top, inert; ValueError when that cannot be looked at."""
     held = loads(data_pickle(folder, path))

@@ -33,6 +33,10 @@ class Transformers:
     """A ``checkpoint-N`` of Trainer."""
 
     name = "transformers"
+    unseen = (
+        "numbers changed in place in a file of safetensors; the same file of another save at the same step; a whole "
+        "model of safetensors that is another one; configuration and tokenizer files that are gone"
+    )
 
     def claims(self, name: str, files: Collection[str]) -> bool:
         """See Format."""
@@ -55,7 +59,7 @@ class Transformers:
         engines = {match[1] for file in files if (match := ENGINE.match(file))}
         sharded = {match[1] for file in files if (match := FSDP.match(file))}
         ranks = _ranks(folder, question)
-        weights = weights_in(folder, (*(engine + "/" for engine in engines), *sharded))
+        weights = weights_in(folder)
         if STATE in files and not engines and not sharded and not ranks.paths and not _holds_optimizer(files):
             return Torn("it holds no optimizer: one saved with save_only_model is not one to resume from")
         lacking = {*weights.lacking, *ranks.lacking, *_lacking(files, bool(engines), sharded, weights.paths)}

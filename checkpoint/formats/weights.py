@@ -13,6 +13,7 @@ from .whole_file import parsed
 
 FILE = re.compile(r"[^/]+\.safetensors|(pytorch|adapter|diffusion_pytorch)_model[^/]*\.bin")
 SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})(\.safetensors|\.bin)")
+CONFIGS = ("config.json", "adapter_config.json")  # save_pretrained writes one of them
 INDEX = re.compile(r".+(\.safetensors|\.bin)\.index\.json")
 
 
@@ -25,13 +26,13 @@ class Weights:
     wrong: Torn | None = None  # an index that contradicts its shards
 
 
-def weights_in(folder: Folder, besides: tuple[str, ...] = ()) -> Weights:
-    """Find the weights in a checkpoint and its sub-folders, but for those whose paths begin with one of ``besides``."""
+def weights_in(folder: Folder) -> Weights:
+    """Find the weights in a checkpoint and in those of its sub-folders that have a model's configuration too."""
     found = Weights()
     lacking: set[str] = set()
     for path in sorted(folder.files):
-        name = path.rpartition("/")[2]
-        if path.startswith(besides):
+        inside, _, name = path.rpartition("/")
+        if inside and not any(f"{inside}/{config}" in folder.files for config in CONFIGS):
             continue
         if INDEX.fullmatch(name):
             found.paths.append(path)

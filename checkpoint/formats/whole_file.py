@@ -46,9 +46,21 @@ def judge_parts(
     """Judge the files of a checkpoint by themselves: ``paths`` are there, ``lacking`` should be (``note``: why)."""
     # Where files are missing it is refused anyway, so the others are only looked at, not read to their ends.
     asked = replace(question, deep=question.deep and not lacking)
-    wrong = next((words for path in sorted(paths) if (words := wrong_with(folder, path, asked))), "")
+    there = sorted(paths)
+    wrong = next((words for path in there if (words := wrong_with(folder, path, asked))), "")
+    wrong = wrong or _in_each_others_place(folder, [path for path in there if path.endswith(TORCH)])
     if not lacking:
         return Torn(wrong) if wrong else None
     first, more = sorted(lacking)[0], len(lacking) - 1
     missing = f"{first!a} is missing" + (f", and {more} more" if more else "") + note
     return Torn(f"{wrong}; {missing}") if wrong else Torn(missing, tuple(sorted(lacking)))
+
+
+def _in_each_others_place(folder: Folder, paths: Iterable[str]) -> str:
+    """Say that a file is another one's copy: torch.save writes the name that it was given into the file."""
+    names = {path.rpartition("/")[2].rpartition(".")[0]: path for path in paths}
+    for name, path in names.items():
+        wrote = torch_zip.root_of(folder, path)
+        if wrote != name and wrote in names:
+            return f"{path!a} holds what was saved as {names[wrote]!a}"
+    return ""
