@@ -74,7 +74,7 @@ class Accelerate:
         if weights.wrong:
             return weights.wrong
         for prefix in sorted(sharded):
-            if not isinstance(shards := dcp.shards(folder, prefix), Whole):
+            if not isinstance(shards := dcp.shards(folder, prefix, question), Whole):
                 return shards
         count = len(ranks.paths)
         how = f"model, optimizer and the random states of {count} rank{'s' * (count > 1)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from . import accelerate, dcp, lightning, orbax, ray, torch_files, transformers
+from . import accelerate, dcp, deepspeed, lightning, orbax, ray, torch_files, transformers
 from .finding import Finding, Format, Question, Unknown
 from .folder import Folder
 
@@ -16,6 +16,7 @@ BUILT_IN: tuple[Format, ...] = (  # the more particular before the more general
     transformers.Transformers(),
     accelerate.Accelerate(),
     lightning.Lightning(),
+    deepspeed.DeepSpeed(),
     dcp.Dcp(),
     torch_files.TorchFiles(),
 )

@@ -58,7 +58,7 @@ def _judge_file(folder: Folder, question: Question) -> Finding:
 
 
 def _judge_shards(folder: Folder, question: Question) -> Finding:
-    shards = dcp.shards(folder)
+    shards = dcp.shards(folder, "", question)
     if not isinstance(shards, Whole):
         return shards
     if META not in folder.files:

@@ -69,7 +69,7 @@ class Transformers:
         if weights.wrong:
             return weights.wrong
         for prefix in sorted(sharded):
-            if not isinstance(shards := dcp.shards(folder, prefix), Whole):
+            if not isinstance(shards := dcp.shards(folder, prefix, question), Whole):
                 return shards
         return _judge_state(folder, len(ranks.paths), question)
 
