@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection
 
 from . import dcp
+from .engine import judge_engine
 from .finding import Finding, Question, Whole
 from .folder import Folder
 from .rank_files import UNRECORDED, rank_files
@@ -73,6 +74,9 @@ class Accelerate:
             return torn
         if weights.wrong:
             return weights.wrong
+        for tag in sorted(engines):
+            if not isinstance(states := judge_engine(folder, tag, question, by_pointer=False), Whole):
+                return states
         for prefix in sorted(sharded):
             if not isinstance(shards := dcp.shards(folder, prefix, question), Whole):
                 return shards

@@ -32,7 +32,9 @@ class Found:
 
     model: dict[tuple[int | None, int], str] = field(default_factory=dict[tuple[int | None, int], str])  # (dp, mp)
     optim: dict[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])  # (dp, mp)
-    expert: dict[tuple[int, int, int], str] = field(default_factory=dict[tuple[int, int, int], str])  # layer, expert, mp
+    expert: dict[tuple[int, int, int], str] = field(
+        default_factory=dict[tuple[int, int, int], str]
+    )  # layer, expert, mp
     layer: dict[tuple[str, int], str] = field(default_factory=dict[tuple[str, int], str])  # tensor rank, layer
     other: list[str] = field(default_factory=list[str])
     prefixes: set[str] = field(default_factory=set[str])  # of optimizer states
@@ -128,7 +130,9 @@ def _judged(folder: Folder, prefix: str, found: Found, question: Question) -> Fi
         return Unknown("its model states do not say how many ranks wrote it (dp_world_size)")
     need = _needed(prefix, found, head)
     if extra := [path for kind in (found.model, found.optim) for path in kind.values() if path not in need]:
-        return Torn(f"{min(extra)!a} is of no rank: {head.dp} data-parallel by {head.mp} model-parallel ranks wrote this")
+        return Torn(
+            f"{min(extra)!a} is of no rank: {head.dp} data-parallel by {head.mp} model-parallel ranks wrote this"
+        )
     if lacking := tuple(sorted(need - folder.files.keys())):
         return Torn(f"{len(lacking)} of {len(need)} files are missing, {lacking[0]!a} first", lacking)
     if question.deep and (wrong := _contradiction(folder, found, heads)):

@@ -29,7 +29,9 @@ def judge(folder: Folder, prefix: str, question: Question) -> Finding:
     models = sorted(path for path in folder.files if path.endswith("_model_states.pt") and "/" not in path)
     parts = sorted(path for path in folder.files if path.startswith(ZERO))
     if not models:
-        return Torn("its model states are missing: the conversion did not come to its end", ("mp_rank_00_model_states.pt",))
+        return Torn(
+            "its model states are missing: the conversion did not come to its end", ("mp_rank_00_model_states.pt",)
+        )
     how = judge_files(folder, models + parts, question)
     if not isinstance(how, str):
         return how

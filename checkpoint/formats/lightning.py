@@ -11,12 +11,15 @@ import re
 from collections.abc import Collection, Mapping
 
 from . import dcp, torch_zip
+from .deepspeed import sort
+from .engine import judge_engine
 from .finding import Finding, Question, Torn, Unknown, Whole
 from .folder import Folder
 from .torch_files import file_of_torch
 
 ENDING = ".ckpt"
 VERSION = "pytorch-lightning_version"
+TAG = "checkpoint"  # of DeepSpeed's engine
 META = "meta.pt"
 STEP_IN_NAME = re.compile(r"(?:^|[^a-zA-Z])(?:global_)?step=(\d+)")
 
@@ -37,6 +40,8 @@ class Lightning:
             return _judge_file(folder, question)
         if META in folder.files or any(file == dcp.METADATA or file.endswith(".distcp") for file in folder.files):
             return _judge_shards(folder, question)
+        if any(file.startswith(f"{TAG}/") for file in folder.files):
+            return _judge_engine(folder, question)
         return Unknown("a folder that neither Lightning's FSDP strategies nor its DeepSpeed strategy leaves like this")
 
 
@@ -70,6 +75,18 @@ def _judge_shards(folder: Folder, question: Question) -> Finding:
     except ValueError as error:
         return Unknown(f"{META!a} cannot be read: {error}")
     return _with_step(folder, held, f"{META}, {shards.how}", shards.world)
+
+
+def _judge_engine(folder: Folder, question: Question) -> Finding:
+    states = judge_engine(folder, TAG, question, by_pointer=True)
+    if not isinstance(states, Whole):
+        return states
+    model = min(sort(folder.files, f"{TAG}/").model.values())
+    try:
+        held = torch_zip.contents(folder, model)
+    except ValueError as error:
+        return Unknown(f"{model!a} cannot be read: {error}")
+    return _with_step(folder, held, states.how, states.world)
 
 
 def _with_step(folder: Folder, held: Mapping[str, object], how: str, world: int | None) -> Finding:

@@ -12,6 +12,7 @@ from collections.abc import Collection
 from typing import cast
 
 from . import dcp
+from .engine import judge_engine
 from .finding import Finding, Question, Torn, Whole
 from .folder import Folder
 from .rank_files import UNRECORDED, RankFiles, rank_files
@@ -68,6 +69,9 @@ class Transformers:
             return torn
         if weights.wrong:
             return weights.wrong
+        for tag in sorted(engines):
+            if not isinstance(states := judge_engine(folder, tag, question, by_pointer=True), Whole):
+                return states
         for prefix in sorted(sharded):
             if not isinstance(shards := dcp.shards(folder, prefix, question), Whole):
                 return shards
@@ -94,9 +98,7 @@ def _ranks(folder: Folder, question: Question) -> RankFiles:
 def _lacking(files: Collection[str], engine: bool, sharded: Collection[str], weights: Collection[str]) -> set[str]:
     """Return what every such checkpoint has, but not this one."""
     needed = {STATE}
-    if engine:
-        needed.add("latest")
-    else:
+    if not engine:
         needed.add("scheduler.pt")
         fsdp = "pytorch_model_fsdp.bin" in files or "pytorch_model_fsdp_0/" in sharded
         if "optimizer.bin" not in files and "optimizer_0/" not in sharded:
