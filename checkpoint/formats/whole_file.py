@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from functools import partial
 
 from . import safetensors, torch_zip
 from .finding import Question, Torn
 from .folder import Folder
+from .side_by_side import first_of
 
 TORCH = (".pt", ".pth", ".bin", ".pkl", ".ckpt")  # torch.save's
 LARGEST_JSON = 256 << 20
@@ -47,7 +49,7 @@ def judge_parts(
     # Where files are missing it is refused anyway, so the others are only looked at, not read to their ends.
     asked = replace(question, deep=question.deep and not lacking)
     there = sorted(paths)
-    wrong = next((words for path in there if (words := wrong_with(folder, path, asked))), "")
+    wrong = first_of([partial(wrong_with, folder, path) for path in there], asked)
     wrong = wrong or _in_each_others_place(folder, [path for path in there if path.endswith(TORCH)])
     if not lacking:
         return Torn(wrong) if wrong else None
