@@ -20,6 +20,7 @@ METADATA = "_CHECKPOINT_METADATA"
 ITEM = "_METADATA"
 SUCCESS = "commit_success.txt"
 TEMPORARY = ".orbax-checkpoint-tmp"
+PART = re.compile(r"ocdbt\.process_\d+$")  # of one process, before they were taken into one tree
 PROCESS = re.compile(r"(?:.*/)?array_metadatas/process_(\d+)")
 PARSED = re.compile(r"(?:.*/)?(_METADATA|_sharding|array_metadatas/process_\d+|\.zarray|zarr\.json)")
 TREES = ("StandardCheckpointHandler", "PyTreeCheckpointHandler")
@@ -102,20 +103,21 @@ def _processes(files: Collection[str]) -> set[int]:
 
 
 def _judge_trees(folder: Folder, question: Question) -> Finding:
-    """Follow the arrays' trees, but for those of single processes, which the saved one has taken in."""
+    """Follow the arrays' trees: the one that is loaded, and those of the processes, in whose files its pieces lie."""
     world = len(_processes(folder.files)) or None
     if not question.deep:
         return Whole("its commit time and its items", world=world)
     values, followed = 0, True
     for path in sorted(folder.files):
-        prefix, _, name = path.rpartition("manifest.ocdbt")
-        if name or not path.endswith("manifest.ocdbt") or "ocdbt.process_" in prefix:
+        inside, _, name = path.rpartition("/")
+        if name != "manifest.ocdbt":
             continue
         try:
-            tree = ocdbt.follow(folder, prefix, question.give_up)
+            tree = ocdbt.follow(folder, path.removesuffix(name), question.give_up)
         except ocdbt.Broken as error:
             return Torn(str(error), (error.lacking,) if error.lacking else ())
-        values, followed = values + tree.values, followed and tree.followed
+        followed = followed and tree.followed
+        values += 0 if PART.search(inside) else tree.values
     how = (
         f"its commit time, its items, and of their arrays the CRC-32C of the index and the presence of {values} pieces"
     )
