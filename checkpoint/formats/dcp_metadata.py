@@ -54,6 +54,12 @@ def read_pieces(folder: Folder, path: str, give_up: Callable[[], bool] = never) 
     return pieces
 
 
+def is_of_megatron(folder: Folder, path: str, give_up: Callable[[], bool] = never) -> bool:
+    """Say whether Megatron Core's planner made it, which writes metadata.json after it. ValueError: no whole pickle."""
+    fields = _fields(loads(folder.read(path, LARGEST), give_up))
+    return fields.get("planner_data") is None or "mcore_data" in fields  # torch's own planner leaves a dict
+
+
 def _piece(index: object, info: object) -> Piece:
     key, held = _fields(index), _fields(info)
     name, file = key.get("fqn"), held.get("relative_path")

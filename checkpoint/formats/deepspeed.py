@@ -181,8 +181,9 @@ def _without_model_states(folder: Folder, prefix: str, found: Found) -> Torn:
 
 def _contradiction(folder: Folder, found: Found, heads: dict[tuple[int | None, int], states.Head]) -> str:
     """Say what the files say against each other, or against their names."""
-    for (layer, expert, _), path in sorted(found.expert.items()):
-        if wrong := states.expert_is_other(folder, path, layer, expert):
+    named = [(path, expert) for (_, expert, _), path in found.expert.items()]
+    for path, expert in sorted([*named, *((path, None) for path in found.layer.values())]):
+        if wrong := states.is_other(folder, path, expert):
             return wrong
     by_rank: dict[int, list[tuple[str, states.Optim]]] = {}
     for (_, mp), path in sorted(found.optim.items()):

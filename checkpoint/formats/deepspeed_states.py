@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import cast
 
 from .folder import Folder
@@ -22,7 +23,7 @@ class Head:
     dp: int | None
     mp: int
     experts: tuple[int, ...]  # of each layer with experts
-    groups: tuple[tuple[str, ...], ...]  # parameters of each group of ZeRO, in the order of the partition
+    groups: tuple[dict[str, int], ...]  # parameters of each group of ZeRO and their elements, as they are shared out
     is_zero: bool
     is_bf16: bool
     is_pipeline: bool
@@ -34,7 +35,7 @@ class Optim:
     """One rank's optimizer states."""
 
     partitions: tuple[int, ...]  # ranks that share each group; () for ZeRO-3
-    held: tuple[tuple[str, ...], ...]  # parameters of each group that this rank has part of; () where not recorded
+    held: tuple[dict[str, int], ...]  # parameters of each group that this rank has elements of; () where not recorded
     version: str
 
 
@@ -49,7 +50,7 @@ def head(path: str, held: Mapping[str, object]) -> Head:
         dp=_number(held, "dp_world_size", path),
         mp=_number(held, "mp_world_size", path) or 1,
         experts=_numbers(held.get("num_experts")),
-        groups=tuple(tuple(map(str, _dict(group))) for group in _list(shapes)),
+        groups=tuple({name: _elements(size) for name, size in _dict(group).items()} for group in _list(shapes)),
         is_zero=isinstance(shapes, list) and optimizer is None,
         is_bf16=bool(_dict(config.get("bf16") or config.get("bfloat16")).get("enabled")),
         is_pipeline=held.get("module", 0) is None,
@@ -74,11 +75,13 @@ def differ(heads: Iterable[Head]) -> str:
 def optim(folder: Folder, path: str) -> Optim:
     """Read the numbers in a file of optimizer states."""
     held = contents(folder, path)
-    inner = _dict(held.get("optimizer_state_dict"))
-    mappings = _list(inner.get("param_slice_mappings"))
+    if "optimizer_state_dict" not in held:
+        raise ValueError(f"{path!a} holds no optimizer states")
+    inner = _dict(held["optimizer_state_dict"])
+    mappings = [_dict(group) for group in _list(inner.get("param_slice_mappings"))]
     return Optim(
         partitions=_numbers(inner.get("partition_count")),
-        held=tuple(tuple(map(str, _dict(group))) for group in mappings),
+        held=tuple({name: _whole(_dict(part).get("numel")) for name, part in group.items()} for group in mappings),
         version=str(held.get("ds_version")),
     )
 
@@ -86,29 +89,44 @@ def optim(folder: Folder, path: str) -> Optim:
 def optims_contradict(model: Head, optims: Sequence[tuple[str, Optim]]) -> str:
     """Say which rank's optimizer states cannot be of this save or of that rank. ``optims``: by data-parallel rank."""
     first_path, first = optims[0]
-    last: dict[int, int] = {}
     for path, one in optims:
         if model.dp and one.partitions and max(one.partitions) != model.dp:
             return f"{path!a} was written by {max(one.partitions)} data-parallel ranks, {model.path!a} by {model.dp}"
         if (one.partitions, one.version, len(one.held)) != (first.partitions, first.version, len(first.held)):
             return f"{first_path!a} and {path!a} are of two saves: their partition counts or versions differ"
-        for n, (group, names) in enumerate(zip(one.held, model.groups, strict=False)):
-            order = {name: at for at, name in enumerate(names)}
-            places = [order[name] for name in group if name in order]
-            if one.partitions[n : n + 1] != (model.dp,) or len(places) < len(group):
-                continue  # experts: shared by fewer ranks, and in another order
-            if places and min(places) < last.get(n, 0):
-                return f"{path!a} holds an earlier part of the parameters than the rank before it: swapped or renamed"
-            last[n] = max(places, default=last.get(n, 0))
+    for n, elements in enumerate(model.groups[: len(first.held)]):
+        if first.partitions[n : n + 1] == (model.dp,):  # not so for experts, which fewer ranks share
+            if wrong := _shared_out(elements, [(path, one.held[n]) for path, one in optims]):
+                return wrong
     return ""
 
 
-def expert_is_other(folder: Folder, path: str, layer: int, expert: int) -> str:
-    """Say that the file of an expert holds another one's parameters, or ""; their names have the expert's number."""
+def _shared_out(elements: Mapping[str, int], parts: Sequence[tuple[str, Mapping[str, int]]]) -> str:
+    """See that the ranks' parts of one group follow each other and together are all of it."""
+    order = {name: at for at, name in enumerate(elements)}
+    last = 0
+    left = dict(elements)
+    for path, held in parts:
+        if not held.keys() <= elements.keys():
+            return f"{path!a} holds parameters that the model states do not have"
+        if held and min(order[name] for name in held) < last:
+            return f"{path!a} holds an earlier part of the parameters than the rank before it: swapped or renamed"
+        last = max((order[name] for name in held), default=last)
+        for name, count in held.items():
+            left[name] -= count
+    if odd := next((name for name, count in left.items() if count), None):
+        return f"the ranks' optimizer states do not hold all of {odd!a}, or hold some of it twice"
+    return ""
+
+
+def is_other(folder: Folder, path: str, expert: int | None = None) -> str:
+    """Say that the file of an expert, or of a pipeline's layer, holds something else than its name says, or ""."""
     held = contents(folder, path)
+    if "dp_world_size" in held or "optimizer_state_dict" in held:
+        return f"{path!a} holds other states than its name says"
     marks = {_after(str(name), ".deepspeed_experts.") for name in held} - {""}
-    if marks and marks != {str(expert)}:
-        return f"{path!a} holds expert {min(marks)}, not expert {expert} of layer {layer}"
+    if expert is not None and marks and marks != {str(expert)}:
+        return f"{path!a} holds expert {min(marks)}"
     return ""
 
 
@@ -146,6 +164,16 @@ def _number(held: Mapping[str, object], key: str, path: str) -> int | None:
 
 def _numbers(value: object) -> tuple[int, ...]:
     return tuple(n for n in _list(value) if isinstance(n, int) and 0 <= n <= MOST_RANKS)
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _elements(size: object) -> int:
+    """Return how many elements a torch.Size spans."""
+    sides = size.args[0] if isinstance(size, Inert) and size.args else size
+    return prod(map(_whole, cast("tuple[object, ...]", sides))) if isinstance(sides, (tuple, list)) else 0
 
 
 def _list(value: object) -> list[object]:

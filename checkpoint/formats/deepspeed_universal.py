@@ -68,13 +68,26 @@ def _judged(
             lacking |= {f"{ZERO}{name}/{state}" for state in states - has}
     if lacking:
         return Torn(f"{len(lacking)} files are missing, {min(lacking)!a} first", tuple(sorted(lacking)))
-    if question.deep and mp == 1:
-        for name, shape in shapes.items():
-            for state in sorted(held[name] - {"step.pt"}):
-                path = f"{ZERO}{name}/{state}"
-                if (has_shape := _shape(contents(folder, path).get("param"))) not in (None, shape):
-                    return Torn(f"{path!a} holds a tensor of {has_shape}, but {name!a} is {shape}: swapped or renamed")
+    if question.deep:
+        if "param" in contents(folder, COMMON):
+            return Torn(f"{COMMON!a} holds a parameter, not what all of them have in common")
+        for name, has in sorted(held.items()):
+            for state in sorted(has):
+                if wrong := _other(folder, f"{ZERO}{name}/{state}", shapes.get(name) if mp == 1 else None):
+                    return Torn(wrong)
     return Whole(f"{how}, all of {len(shapes)} parameters", step=step if isinstance(step, int) else None)
+
+
+def _other(folder: Folder, path: str, shape: object) -> str:
+    """Say that a file holds no parameter, or one of another shape, or ""."""
+    held = contents(folder, path)
+    if path.endswith("/step.pt"):  # a bare tensor
+        return f"{path!a} holds no step" if held else ""
+    tensor = held.get("param")
+    if not isinstance(tensor, Inert) or len(tensor.args) < 4:
+        return f"{path!a} holds no parameter"
+    has = tensor.args[2]  # _rebuild_tensor_v2(storage, offset, shape, …)
+    return f"{path!a} holds a tensor of {has}, not {shape}: swapped or renamed" if shape not in (None, has) else ""
 
 
 def _shapes(head: Mapping[str, object]) -> dict[str, object]:
@@ -85,8 +98,3 @@ def _shapes(head: Mapping[str, object]) -> dict[str, object]:
         for name, size in cast("dict[str, object]", group).items() if isinstance(group, dict) else ():
             found[name] = size.args[0] if isinstance(size, Inert) and size.args else None
     return found
-
-
-def _shape(tensor: object) -> object:
-    """Return the shape of a tensor: _rebuild_tensor_v2(storage, offset, shape, …)."""
-    return tensor.args[2] if isinstance(tensor, Inert) and len(tensor.args) > 3 else None

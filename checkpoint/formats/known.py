@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from . import accelerate, dcp, deepspeed, lightning, orbax, ray, torch_files, transformers
+from . import accelerate, colossalai, dcp, deepspeed, lightning, megatron, orbax, ray, torch_files, transformers
 from .finding import Finding, Format, Question, Unknown
 from .folder import Folder
 
@@ -17,6 +17,8 @@ BUILT_IN: tuple[Format, ...] = (  # the more particular before the more general
     accelerate.Accelerate(),
     lightning.Lightning(),
     deepspeed.DeepSpeed(),
+    megatron.Megatron(),
+    colossalai.ColossalAI(),
     dcp.Dcp(),
     torch_files.TorchFiles(),
 )

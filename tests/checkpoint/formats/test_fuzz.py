@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import random
 import re
@@ -49,7 +50,8 @@ SAME_LAYOUT = "both ranks' parts have the same form, and nothing in a file says 
 
 WHOLE = [
     Sample("dcp/complete/step-00000005", "dcp"),
-    Sample("megatron/complete/iter_0000005", "dcp"),
+    Sample("megatron/complete/iter_0000005", "megatron"),
+    Sample("colossalai/complete/step-5", "colossalai"),
     Sample("deepspeed/complete/global_step5", "deepspeed"),
     Sample("deepspeed/z1b/global_step2", "deepspeed"),
     Sample("deepspeed/z2/global_step2", "deepspeed"),
@@ -61,7 +63,11 @@ WHOLE = [
     Sample(
         "deepspeed/pipe/global_step2",
         "deepspeed",
-        (Unseen("swap|copy", r"layer_\d\d-model_states\.pt", "a layer's file does not name the layer"),),
+        (
+            Unseen("swap|copy|rename", r"layer_\d\d-model_states\.pt", "a layer's file does not name the layer"),
+            Unseen("delete|rename", r"(\.|old/)?layer_01-model_states\.pt(\.bak)?", "it has no parameters, so none are gone"),
+            Unseen("swap|copy", r"mp_rank_\d\d_model_states\.pt", "model states do not name their model-parallel rank"),
+        ),
     ),
     Sample("deepspeed/moe/global_step2", "deepspeed"),
     Sample(
@@ -184,6 +190,8 @@ def contents(folder: Folder, path: str, files: Files) -> Iterator[tuple[object, 
                 yield piece.name, piece.place, *members(data[piece.offset : piece.end])
     elif data.startswith(b"PK"):
         yield from members(data)
+    elif path.endswith(".json"):
+        yield (json.dumps(json.loads(data)),)
     else:
         yield (data,)
 
