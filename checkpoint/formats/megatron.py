@@ -41,7 +41,9 @@ class Megatron:
         if any(legacy.FILE.fullmatch(path) for path in files):
             return True
         core = any(path == METADATA or path.endswith(".distcp") for path in files)
-        return COMMON in files and (core or CONFIG in files or _named(name)) or _named(name) and (core or CONFIG in files)
+        return (
+            COMMON in files and (core or CONFIG in files or _named(name)) or _named(name) and (core or CONFIG in files)
+        )
 
     def judge(self, folder: Folder, question: Question) -> Finding:
         """See Format."""

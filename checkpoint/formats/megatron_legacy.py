@@ -66,7 +66,9 @@ def judge(folder: Folder, named: int | None, question: Question) -> Finding:
     if wants_optim or any(path.endswith("/" + OPTIM) for path in files):
         need |= {f"{name}/{OPTIM}" for name in sizes.folders()}
     if extra := [path for path in files if path not in need and path.endswith((MAIN, OPTIM))]:
-        return Torn(f"{extra[0]!a} is of no rank: {tensor} tensor, {pipeline} pipeline, {expert} expert ranks wrote this")
+        return Torn(
+            f"{extra[0]!a} is of no rank: {tensor} tensor, {pipeline} pipeline, {expert} expert ranks wrote this"
+        )
     if lacking := tuple(sorted(need - folder.files.keys())):
         return Torn(f"{len(lacking)} of {len(need)} files are missing, {lacking[0]!a} first", lacking)
     step = step_of(content)
@@ -88,7 +90,9 @@ def _contradiction(held: Mapping[str, Mapping[str, object]], sizes: _Sizes) -> s
             return f"{first!a} and {path!a} are of runs with different arguments"
         rank = args.get("rank")
         if found and isinstance(rank, int) and rank % sizes.tensor != int(found[1]):  # tensor ranks count fastest
-            return f"{path!a} was written by rank {rank}, which is tensor rank {rank % sizes.tensor}: swapped or renamed"
+            return (
+                f"{path!a} was written by rank {rank}, which is tensor rank {rank % sizes.tensor}: swapped or renamed"
+            )
     return ""
 
 

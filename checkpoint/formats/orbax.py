@@ -19,8 +19,10 @@ from .whole_file import parsed
 METADATA = "_CHECKPOINT_METADATA"
 ITEM = "_METADATA"
 SUCCESS = "commit_success.txt"
+SUCCESSFUL = b"Checkpoint commit was successful"
+LARGEST = 1 << 16
 TEMPORARY = ".orbax-checkpoint-tmp"
-PART = re.compile(r"ocdbt\.process_\d+$")  # of one process, before they were taken into one tree
+PART = re.compile(r"(.*/)?ocdbt\.process_(\d+)(?=/|$)")  # of one process, before they were taken into one tree
 PROCESS = re.compile(r"(?:.*/)?array_metadatas/process_(\d+)")
 PARSED = re.compile(r"(?:.*/)?(_METADATA|_sharding|array_metadatas/process_\d+|\.zarray|zarr\.json)")
 TREES = ("StandardCheckpointHandler", "PyTreeCheckpointHandler")
@@ -53,15 +55,15 @@ class Orbax:
             items = _items(folder)
             for path in sorted(files):
                 if PARSED.fullmatch(path):
-                    parsed(folder, path)
+                    _see_content(path, parsed(folder, path))
+                elif path.rpartition("/")[2] == SUCCESS and not folder.read(path, LARGEST).startswith(SUCCESSFUL):
+                    return Torn(f"{path!a} does not say that the commit was successful")
+            lacking = sorted(_lacking(folder, items))
         except ValueError as error:
             return Torn(str(error))
-        if lacking := sorted(_lacking(folder, items)):
+        if lacking:
             more = f", and {len(lacking) - 1} more" if len(lacking) > 1 else ""
             return Torn(f"{lacking[0]!a} is missing{more}", tuple(lacking))
-        empty = next((path for path in sorted(files) if path.endswith(SUCCESS) and not files[path]), None)
-        if empty is not None:
-            return Torn(f"{empty!a} is empty")
         return _judge_trees(folder, question)
 
 
@@ -86,16 +88,28 @@ def _lacking(folder: Folder, items: Mapping[str, str]) -> set[str]:
             lacking.add(prefix + ITEM)
         if prefix + ITEM in files:
             about = parsed(folder, prefix + ITEM)
-            if isinstance(about, dict) and cast("dict[str, object]", about).get("use_ocdbt"):
+            fields = cast("dict[str, object]", about) if isinstance(about, dict) else {}
+            if tree and "tree_metadata" not in fields:
+                raise ValueError(f"{prefix + ITEM!a} does not describe a tree")
+            if fields.get("use_ocdbt"):
                 lacking |= {prefix + "manifest.ocdbt"} - files.keys()
-    if any(
-        file.rpartition("/")[2] == SUCCESS for file in files
-    ):  # then this version, or this storage, writes it everywhere
-        lacking |= {SUCCESS, *(prefix + SUCCESS for prefix in items)} - files.keys()
+    if any(file.endswith("/" + SUCCESS) for file in files):  # an item has it, and the whole gets it last
+        lacking |= {SUCCESS} - files.keys()
+    parts = {match[0]: int(match[2]) for file in files if (match := PART.match(file))}
+    lacking |= {f"{part}/manifest.ocdbt" for part in parts} - files.keys()
     wrote = _processes(files)
     for prefix in {file[: file.rindex("process_")] for file in files if PROCESS.fullmatch(file)}:
-        lacking |= {f"{prefix}process_{n}" for n in range(max(wrote, default=-1) + 1)} - files.keys()
+        lacking |= {f"{prefix}process_{n}" for n in range(max((*wrote, *parts.values())) + 1)} - files.keys()
     return lacking
+
+
+def _see_content(path: str, about: object) -> None:
+    """Raise ValueError if a file of JSON holds what belongs into another."""
+    fields = cast("dict[str, object]", about) if isinstance(about, dict) else None
+    if PROCESS.fullmatch(path) and "array_metadatas" not in (fields or {}):
+        raise ValueError(f"{path!a} does not describe arrays")
+    if path.endswith("_sharding") and (fields is None or any(not isinstance(value, str) for value in fields.values())):
+        raise ValueError(f"{path!a} does not describe how arrays were sharded")
 
 
 def _processes(files: Collection[str]) -> set[int]:
@@ -117,7 +131,7 @@ def _judge_trees(folder: Folder, question: Question) -> Finding:
         except ocdbt.Broken as error:
             return Torn(str(error), (error.lacking,) if error.lacking else ())
         followed = followed and tree.followed
-        values += 0 if PART.search(inside) else tree.values
+        values += 0 if PART.fullmatch(inside) else tree.values
     how = (
         f"its commit time, its items, and of their arrays the CRC-32C of the index and the presence of {values} pieces"
     )

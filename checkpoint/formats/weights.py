@@ -11,7 +11,7 @@ from .finding import Torn
 from .folder import Folder
 from .whole_file import parsed
 
-FILE = re.compile(r"[^/]+\.safetensors|(pytorch|adapter|diffusion_pytorch)_model[^/]*\.bin")
+FILE = re.compile(r"[^/.][^/]*\.safetensors|(pytorch|adapter|diffusion_pytorch)_model[^/]*\.bin")
 SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})(\.safetensors|\.bin)")
 CONFIGS = ("config.json", "adapter_config.json")  # save_pretrained writes one of them
 INDEX = re.compile(r".+(\.safetensors|\.bin)\.index\.json")

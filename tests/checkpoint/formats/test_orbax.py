@@ -72,9 +72,10 @@ def test_an_item_that_was_not_renamed(real: Path) -> None:
         "_CHECKPOINT_METADATA",
         "commit_success.txt",
         "default/_METADATA",
-        "default/commit_success.txt",
         "default/array_metadatas/process_0",
         "default/manifest.ocdbt",
+        "default/ocdbt.process_1/manifest.ocdbt",
+        "default/array_metadatas/process_1",
         ROOT,
         *VALUES,
     ],
@@ -86,7 +87,7 @@ def test_a_file_that_is_gone(real: Path, gone: str) -> None:
 
 def test_an_item_that_is_gone(real: Path) -> None:
     shutil.rmtree(real / "default")
-    assert torn(real).lacking == ("default/_METADATA", "default/commit_success.txt")
+    assert torn(real).lacking == ("default/_METADATA",)
 
 
 @pytest.mark.parametrize("path", ["default/manifest.ocdbt", ROOT, *VALUES])
@@ -122,6 +123,20 @@ def test_its_own_metadata(real: Path, change: dict[str, object], words: str) -> 
 def test_metadata_that_was_cut_short(real: Path, path: str) -> None:
     os.truncate(real / path, 40)
     assert f"{path!r} is cut short or no JSON" in torn(real).reason
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("default/_METADATA", "does not describe a tree"),
+        ("default/array_metadatas/process_0", "does not describe arrays"),
+        ("default/_sharding", "does not describe how arrays were sharded"),
+        ("commit_success.txt", "does not say that the commit was successful"),
+    ],
+)
+def test_a_file_with_the_content_of_another(real: Path, path: str, words: str) -> None:
+    shutil.copy(real / "_CHECKPOINT_METADATA", real / path)
+    assert words in torn(real).reason
 
 
 def test_one_that_was_saved_without_items(real: Path) -> None:

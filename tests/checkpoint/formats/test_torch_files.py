@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,25 @@ def test_damage_is_seen(tmp_path: Path) -> None:
     assert isinstance(judged(path), Torn)
     path.write_bytes(bytes(len(data)))
     assert isinstance(judged(path), Torn)
+
+
+@pytest.mark.parametrize("real", [REAL, SAMPLES / "lightning" / "complete" / "epoch=0-step=5.ckpt"])
+def test_no_file_with_zeros_in_it_is_whole(tmp_path: Path, real: Path) -> None:
+    data, path, chance = real.read_bytes(), tmp_path / real.name, random.Random(5)
+    for _ in range(100):
+        length = chance.choice([1, 64, 4096])
+        at = chance.randrange(len(data) - length)
+        path.write_bytes(data[:at] + bytes(length) + data[at + length :])
+        assert isinstance(judged(path), Torn) or members(path) == members(real), (at, length)
+
+
+def members(path: Path) -> dict[str, bytes] | None:
+    """Return what torch.load reads; what pads it may be damaged."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {member.filename: archive.read(member) for member in archive.infolist()}
+    except zipfile.BadZipFile:
+        return None
 
 
 def test_the_old_format_is_unknown(tmp_path: Path) -> None:
