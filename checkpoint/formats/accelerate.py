@@ -70,8 +70,9 @@ class Accelerate:
                 lacking.add("model.safetensors")
             if not any(OPTIMIZER.fullmatch(file) for file in own) and "optimizer_0/" not in sharded:
                 lacking.add("optimizer.bin")
-        if torn := judge_parts(folder, question, {*own, *weights.paths, *ranks.paths}, lacking, ranks.note):
-            return torn
+        looked = judge_parts(folder, question, {*own, *weights.paths, *ranks.paths}, lacking, ranks.note)
+        if not isinstance(looked, str):
+            return looked
         if weights.wrong:
             return weights.wrong
         for tag in sorted(engines):
@@ -81,7 +82,7 @@ class Accelerate:
             if not isinstance(shards := dcp.shards(folder, prefix, question), Whole):
                 return shards
         count = len(ranks.paths)
-        how = f"model, optimizer and the random states of {count} rank{'s' * (count > 1)}"
+        how = f"model, optimizer and the random states of {count} rank{'s' * (count > 1)}, {looked}"
         return Whole(how + (f"; {UNRECORDED}" if question.world is None else ""), world=count)
 
 

@@ -15,7 +15,6 @@ from .deepspeed import sort
 from .engine import judge_engine
 from .finding import Finding, Question, Torn, Unknown, Whole
 from .folder import Folder
-from .torch_files import file_of_torch
 
 ENDING = ".ckpt"
 VERSION = "pytorch-lightning_version"
@@ -47,19 +46,18 @@ class Lightning:
 
 def _judge_file(folder: Folder, question: Question) -> Finding:
     path = folder.name
-    if torch_zip.is_legacy(folder, path):
-        return Unknown(f"{path!a} {torch_zip.LEGACY_WORDS}")
-    if words := torch_zip.wrong_with(folder, path, question):
-        return Torn(words)
+    how = torch_zip.judge_files(folder, [path], question)
+    if not isinstance(how, str):
+        return how
     try:
         held = torch_zip.contents(folder, path)
     except ValueError as error:
         return Unknown(f"{path!a} is a whole file of torch.save, but what it holds cannot be read: {error}")
     if VERSION not in held:
-        return file_of_torch(folder, path)
+        return Whole(how, step=torch_zip.step_of(held))
     if "optimizer_states" not in held:
         return Torn("it holds no optimizer: one saved with save_weights_only is not one to resume from")
-    return _with_step(folder, held, "a whole file of torch.save: the CRC-32 of each part", None)
+    return _with_step(folder, held, how, None)
 
 
 def _judge_shards(folder: Folder, question: Question) -> Finding:

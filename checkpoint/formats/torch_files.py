@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from . import torch_zip
-from .finding import Finding, Question, Torn, Unknown, Whole
+from .finding import Finding, Question, Unknown, Whole
 from .folder import Folder
 from .ray import NAME as RAY
 
@@ -32,28 +32,20 @@ class TorchFiles:
 
     def judge(self, folder: Folder, question: Question) -> Finding:
         """See Format."""
-        wrong = next((words for path in folder.files if (words := _wrong_with(folder, path, question))), None)
-        if wrong is not None:
-            return wrong
+        how = torch_zip.judge_files(folder, sorted(folder.files), question)
+        if not isinstance(how, str):
+            return how
         if folder.is_file:
-            return file_of_torch(folder, folder.name)
+            return Whole(how, step=step_in(folder, folder.name))
         return Unknown(
-            f"all {len(folder.files)} files in it are whole, but nothing says which there must be: "
+            f"{how}, but nothing says which there must be: "
             "publish them with remuster.checkpoint, or let --checkpoint-format name what wrote them"
         )
 
 
-def _wrong_with(folder: Folder, path: str, question: Question) -> Finding | None:
-    if torch_zip.is_legacy(folder, path):
-        return Unknown(f"{path!a} {torch_zip.LEGACY_WORDS}: save with a torch since 1.6, in its default format")
-    words = torch_zip.wrong_with(folder, path, question)
-    return Torn(words) if words else None
-
-
-def file_of_torch(folder: Folder, path: str) -> Whole:
-    """Return what a file says of itself that was found whole."""
+def step_in(folder: Folder, path: str) -> int | None:
+    """Return the step that a whole file says, if that can be read."""
     try:
-        step = torch_zip.step_of(torch_zip.contents(folder, path))
-    except ValueError:  # whole all the same, by its checksums; only its step is not to be had
-        step = None
-    return Whole("a whole file of torch.save: the CRC-32 of each part", step=step)
+        return torch_zip.step_of(torch_zip.contents(folder, path))
+    except ValueError:  # whole all the same, by its checksums
+        return None

@@ -65,8 +65,9 @@ class Transformers:
             return Torn("it holds no optimizer: one saved with save_only_model is not one to resume from")
         lacking = {*weights.lacking, *ranks.lacking, *_lacking(files, bool(engines), sharded, weights.paths)}
         own = {file for file in files if OWN.fullmatch(file)}
-        if torn := judge_parts(folder, question, {*own, *weights.paths, *ranks.paths}, lacking, ranks.note):
-            return torn
+        looked = judge_parts(folder, question, {*own, *weights.paths, *ranks.paths}, lacking, ranks.note)
+        if not isinstance(looked, str):
+            return looked
         if weights.wrong:
             return weights.wrong
         for tag in sorted(engines):
@@ -75,7 +76,7 @@ class Transformers:
         for prefix in sorted(sharded):
             if not isinstance(shards := dcp.shards(folder, prefix, question), Whole):
                 return shards
-        return _judge_state(folder, len(ranks.paths), question)
+        return _judge_state(folder, len(ranks.paths), looked, question)
 
 
 def _holds_optimizer(files: Collection[str]) -> bool:
@@ -110,7 +111,7 @@ def _lacking(files: Collection[str], engine: bool, sharded: Collection[str], wei
     return needed - set(files)
 
 
-def _judge_state(folder: Folder, ranks: int, question: Question) -> Finding:
+def _judge_state(folder: Folder, ranks: int, looked: str, question: Question) -> Finding:
     """Judge what rank 0 wrote last, when all else is whole."""
     state = parsed(folder, STATE)
     step = cast("dict[str, object]", state).get("global_step") if isinstance(state, dict) else None
@@ -119,5 +120,5 @@ def _judge_state(folder: Folder, ranks: int, question: Question) -> Finding:
     named = NAME.fullmatch(folder.name)
     if named is not None and int(named[1]) != step:
         return Torn(f"{STATE} says global_step {step}, but the folder is named {folder.name!a}")
-    how = f"{STATE}, model, optimizer and the random states of {ranks} rank{'s' * (ranks > 1)}"
+    how = f"{STATE}, model, optimizer and the random states of {ranks} rank{'s' * (ranks > 1)}, {looked}"
     return Whole(how + (f"; {UNRECORDED}" if question.world is None else ""), step=step, world=ranks)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from . import safetensors, torch_zip
-from .finding import Question, Torn
+from .finding import Question, Torn, Unknown
 from .folder import Folder
 from .side_by_side import first_of
 
@@ -44,18 +44,26 @@ def parsed(folder: Folder, path: str) -> object:
 
 def judge_parts(
     folder: Folder, question: Question, paths: Iterable[str], lacking: Collection[str], note: str = ""
-) -> Torn | None:
-    """Judge the files of a checkpoint by themselves: ``paths`` are there, ``lacking`` should be (``note``: why)."""
+) -> str | Torn | Unknown:
+    """Judge the files of a checkpoint by themselves: ``paths`` are there, ``lacking`` should be (``note``: why).
+
+    Returns how it is known that they are whole, or what is wrong.
+    """
     # Where files are missing it is refused anyway, so the others are only looked at, not read to their ends.
     asked = replace(question, deep=question.deep and not lacking)
     there = sorted(paths)
-    wrong = first_of([partial(wrong_with, folder, path) for path in there], asked)
-    wrong = wrong or _in_each_others_place(folder, [path for path in there if path.endswith(TORCH)])
+    torch = [path for path in there if path.endswith(TORCH)]
+    looked = torch_zip.judge_files(folder, torch, asked)
+    if isinstance(looked, str):
+        others = [path for path in there if path not in torch]
+        wrong = first_of([partial(wrong_with, folder, path) for path in others], asked)
+        wrong = wrong or _in_each_others_place(folder, torch)
+        looked = Torn(wrong) if wrong else looked
     if not lacking:
-        return Torn(wrong) if wrong else None
+        return looked
     first, more = sorted(lacking)[0], len(lacking) - 1
     missing = f"{first!a} is missing" + (f", and {more} more" if more else "") + note
-    return Torn(f"{wrong}; {missing}") if wrong else Torn(missing, tuple(sorted(lacking)))
+    return Torn(missing, tuple(sorted(lacking))) if isinstance(looked, str) else Torn(f"{looked.reason}; {missing}")
 
 
 def _in_each_others_place(folder: Folder, paths: Iterable[str]) -> str:

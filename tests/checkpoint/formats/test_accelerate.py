@@ -9,7 +9,7 @@ import pytest
 from checkpoint_samples import SAMPLES, format_name, judged
 from made_files import safetensors_file, torch_file
 
-from remuster.checkpoint.formats.finding import Torn, Whole
+from remuster.checkpoint.formats.finding import Torn, Unknown, Whole
 
 REAL = SAMPLES / "accelerate" / "complete" / "checkpoint_5"
 TWO_MODELS = SAMPLES / "accelerate" / "two-models" / "checkpoint_0"  # and as many optimizers; one rank
@@ -135,4 +135,6 @@ def test_files_of_the_script_are_not_judged(real: Path) -> None:
 def test_old_files_of_torch_are_named_as_such(real: Path) -> None:
     torch_file(real / "scheduler.bin", {})
     (real / "scheduler.bin").write_bytes(bytes.fromhex("80028a0a6cfc9c46f9206aa850192e") + b"rest")
-    assert "old format" in torn(real).reason
+    finding = judged(real)
+    assert isinstance(finding, Unknown)
+    assert "'scheduler.bin' was written in torch.save's old format" in finding.reason

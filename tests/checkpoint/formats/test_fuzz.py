@@ -107,7 +107,7 @@ WHOLE = [
         (
             Unseen("zero", r"model(_1)?\.safetensors", NO_CHECKSUM),
             Unseen("swap|copy", r"model(_1)?\.safetensors", "a file of safetensors does not name the model"),
-            Unseen("delete|rename", r"(\.|old/)?(optimizer_1\.bin|model_1\.safetensors)(\.bak)?", NOT_COUNTED),
+            Unseen("delete|rename", r"(\.|old/)?(optimizer_[01]\.bin|model_[01]\.safetensors)(\.bak)?", NOT_COUNTED),
         ),
         world=1,
     ),

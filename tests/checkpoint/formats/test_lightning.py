@@ -18,7 +18,7 @@ STATE = {**HEAD, "state_dict": {}, "optimizer_states": [], "lr_schedulers": []}
 
 def test_the_real_one_is_whole() -> None:
     assert format_name(REAL) == "lightning"
-    assert judged(REAL) == Whole("a whole file of torch.save: the CRC-32 of each part", step=5)
+    assert judged(REAL) == Whole("CRC-32 of 1 file(s) of torch.save", step=5)
 
 
 @pytest.mark.parametrize("name", ["last.ckpt", "last-v1.ckpt", "epoch=0-step=5-v2.ckpt", "00-5.ckpt"])
@@ -49,15 +49,13 @@ def test_a_file_that_was_cut_short_is_seen(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        pytest.param(STATE, Whole("a whole file of torch.save: the CRC-32 of each part", step=7), id="as saved"),
+        pytest.param(STATE, Whole("CRC-32 of 1 file(s) of torch.save", step=7), id="as saved"),
         pytest.param(
             HEAD,
             Torn("it holds no optimizer: one saved with save_weights_only is not one to resume from"),
             id="weights only",
         ),
-        pytest.param(
-            {"step": 3}, Whole("a whole file of torch.save: the CRC-32 of each part", step=3), id="not Lightning's"
-        ),
+        pytest.param({"step": 3}, Whole("CRC-32 of 1 file(s) of torch.save", step=3), id="not Lightning's"),
     ],
 )
 def test_what_a_file_holds(tmp_path: Path, value: object, expected: Finding) -> None:

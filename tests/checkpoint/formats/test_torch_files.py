@@ -14,7 +14,7 @@ from made_files import torch_file
 from remuster.checkpoint.formats.finding import Torn, Unknown, Whole
 
 REAL = SAMPLES / "ray" / "after-worker-kill" / "case" / "checkpoint_2026-11-29_11-45-29.404045" / "state.pt"
-HOW = "a whole file of torch.save: the CRC-32 of each part"
+HOW = "CRC-32 of 1 file(s) of torch.save"
 
 
 @pytest.mark.parametrize("name", ["state.pt", "model_step_40.pth", "40.bin"])
