@@ -19,8 +19,9 @@ from .inert_pickle import Inert
 from .torch_zip import contents, judge_files
 
 STATES = "running_states.json"
-INDEX = re.compile(r"([^/]+)/(?:[^/]*\.)?(pytorch_model|pytorch_optim|model)[^/]*\.index\.json")
+INDEX = re.compile(r"([^/]+)/(?:[^./][^/]*\.)?(pytorch_model|pytorch_optim|model)[^/]*\.index\.json")
 SHARD = re.compile(r"([^/]+)/(pytorch_model|pytorch_optim)([^/]*-\d{5}|_group)\.bin")
+STAGES = "tmp_index_files"
 LARGEST_JSON = 256 << 20
 TORCH = (".bin", ".pt", ".pth")
 
@@ -59,7 +60,7 @@ def _judged(folder: Folder, question: Question) -> Finding:
     parts = {"optimizer" if found[2] == "pytorch_optim" else "model" for found in indices.values()}
     if absent := sorted({"model", "optimizer"} - parts):
         return Torn(f"the index of the {' and the '.join(absent)} is missing: the save did not come to its end")
-    if left := next((path for path in folder.files if "/tmp_index_files/" in path), ""):
+    if left := next((path for path in folder.files if STAGES in path.split("/")), ""):
         return Torn(f"{left!a} is there: the indices of the pipeline's stages were not joined yet")
     need: dict[str, set[str]] = {}
     for index, found in indices.items():

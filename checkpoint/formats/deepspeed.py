@@ -1,4 +1,4 @@
-"""DeepSpeed, ZeRO stages 0 to 3: ``global_stepN/`` with model states and, for ZeRO, one file of optimizer states a rank.
+"""DeepSpeed, ZeRO 0 to 3: ``global_stepN/`` with model states and, for ZeRO, one file of optimizer states a rank.
 
 Every file is plain torch.save, written in place, without a marker over all ranks; rank 0 rewrites ``latest`` as soon as
 its own files are done (deepspeed/runtime/engine.py, 0.19), so ``latest`` may name what other ranks never finished and
@@ -51,7 +51,7 @@ class DeepSpeed:
 
     name = "deepspeed"
     unseen = (
-        "in each other's place: two ranks' files of ZeRO-3, or of ZeRO-1/2 where one parameter fills both ranks' parts, "
+        "in each other's place: two ranks' files of ZeRO-3, or of ZeRO-1/2 where one parameter fills both parts, "
         "two model-parallel ranks' model states, two layers of a pipeline, or a parameter's moments after "
         "ds_to_universal; layers of a pipeline that are gone, unless more parameters than those left are optimized; "
         "the file of the last expp_rank; tensors offloaded to NVMe; the files of two saves of the same step"

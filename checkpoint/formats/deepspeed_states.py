@@ -95,9 +95,9 @@ def optims_contradict(model: Head, optims: Sequence[tuple[str, Optim]]) -> str:
         if (one.partitions, one.version, len(one.held)) != (first.partitions, first.version, len(first.held)):
             return f"{first_path!a} and {path!a} are of two saves: their partition counts or versions differ"
     for n, elements in enumerate(model.groups[: len(first.held)]):
-        if first.partitions[n : n + 1] == (model.dp,):  # not so for experts, which fewer ranks share
-            if wrong := _shared_out(elements, [(path, one.held[n]) for path, one in optims]):
-                return wrong
+        by_all = first.partitions[n : n + 1] == (model.dp,)  # not so for experts, which fewer ranks share
+        if by_all and (wrong := _shared_out(elements, [(path, one.held[n]) for path, one in optims])):
+            return wrong
     return ""
 
 

@@ -61,8 +61,10 @@ def _judged(
             held.setdefault(name, set()).add(state)
     states = set[str]().union(*held.values())
     lacking = {COMMON, *(f"{ZERO}{name}/{WEIGHTS}" for name in {*shapes, *held})} - folder.files.keys()
-    if "mp_rank_00_model_states.pt" in heads:
-        lacking |= {f"mp_rank_{n:02d}_model_states.pt" for n in range(mp)} - folder.files.keys()
+    need = _models(heads, mp, first.get("dp_world_size"))
+    if extra := sorted(heads.keys() - need):
+        return Torn(f"{extra[0]!a} is of no rank of the {mp} model-parallel ones that wrote this")
+    lacking |= need - folder.files.keys()
     for name, has in held.items():
         if has != {WEIGHTS}:  # a parameter that was never optimized has its weights only
             lacking |= {f"{ZERO}{name}/{state}" for state in states - has}
@@ -76,6 +78,14 @@ def _judged(
                 if wrong := _other(folder, f"{ZERO}{name}/{state}", shapes.get(name) if mp == 1 else None):
                     return Torn(wrong)
     return Whole(f"{how}, all of {len(shapes)} parameters", step=step if isinstance(step, int) else None)
+
+
+def _models(names: Collection[str], mp: int, dp: object) -> set[str]:
+    """Return the names of the model states that were copied: of ZeRO-3, or of the other stages."""
+    plain = {f"mp_rank_{n:02d}_model_states.pt" for n in range(mp)}
+    if not any(name.startswith("zero_pp_rank_") for name in names) or not isinstance(dp, int):
+        return plain
+    return {f"zero_pp_rank_{rank}_{name}" for rank in range(min(dp, 100_000)) for name in plain}
 
 
 def _other(folder: Folder, path: str, shape: object) -> str:

@@ -62,10 +62,10 @@ def loads(raw: bytes, give_up: Callable[[], bool] = never) -> object:
                 if give_up():
                     raise GaveUp(OVERDUE)
             if code.name == "STOP":
-                (value,) = machine.stack  # ValueError: it leaves something behind, as no pickle does
-                if value is _MARK:
+                (result,) = machine.stack  # ValueError: it leaves something behind, as no pickle does
+                if result is _MARK:
                     raise NotReadable("it holds nothing")
-                return value
+                return result
             if (step := _STEPS.get(code.name)) is not None:
                 step(machine, value)
             elif code.name in _VALUES:
@@ -161,9 +161,13 @@ def _dict(items: list[object]) -> dict[object, object]:
 
 def _key(item: object) -> object:
     """Return what is to be hashed, if that takes no time to speak of."""
-    parts = cast("tuple[object, ...]", item) if isinstance(item, tuple) else (item,)
-    if len(parts) > LARGEST_KEY or any(isinstance(part, tuple) or _is_huge(part) for part in parts):
-        raise NotReadable("it has a key that is nested or huge, which no checkpoint needs")
+    if isinstance(item, tuple):
+        parts = cast("tuple[object, ...]", item)
+        if len(parts) > LARGEST_KEY or any(isinstance(part, tuple) or _is_huge(part) for part in parts):
+            raise NotReadable("it has a key that is nested or huge, which no checkpoint needs")
+        return parts
+    if _is_huge(item):
+        raise NotReadable("it has a number of thousands of digits as key")
     return item
 
 

@@ -40,10 +40,9 @@ class Megatron:
         """See Format."""
         if any(legacy.FILE.fullmatch(path) for path in files):
             return True
-        core = any(path == METADATA or path.endswith(".distcp") for path in files)
-        return (
-            COMMON in files and (core or CONFIG in files or _named(name)) or _named(name) and (core or CONFIG in files)
-        )
+        has_shards = any(path == METADATA or path.endswith(".distcp") for path in files)
+        signs = (_named(name), COMMON in files, CONFIG in files, has_shards)
+        return signs.count(True) > 1
 
     def judge(self, folder: Folder, question: Question) -> Finding:
         """See Format."""

@@ -1,8 +1,8 @@
 """Megatron-LM's older ``torch`` format: ``mp_rank_TT[_PPP][_EEE]/model_optim_rng.pt``, written in place, no marker.
 
 Which of them there must be follows from the arguments of the run, which each of them holds (``args``:
-tensor_model_parallel_size and so on; megatron/training/checkpointing.py, get_checkpoint_name). Beside them lie, with the
-distributed optimizer, a ``distrib_optim.pt`` each. ``args.rank`` tells which rank wrote a file.
+tensor_model_parallel_size and so on; megatron/training/checkpointing.py, get_checkpoint_name). With the distributed
+optimizer there is a ``distrib_optim.pt`` beside each. ``args.rank`` tells which rank wrote a file.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def judge(folder: Folder, named: int | None, question: Question) -> Finding:
         return looked
     mains = [path for path in files if path.endswith("/" + MAIN)]
     if not mains:
-        lacking = f"{files[0].partition('/')[0]}/{MAIN}"
-        return Torn(f"{lacking!a} is missing", (lacking,))
+        main = f"{files[0].partition('/')[0]}/{MAIN}"
+        return Torn(f"{main!a} is missing", (main,))
     held = {path: contents(folder, path) for path in (mains if question.deep else mains[:1])}
     first, content = next(iter(held.items()))
     args = arguments(content)

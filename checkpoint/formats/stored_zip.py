@@ -130,7 +130,7 @@ class StoredZip:
         """Return where a member's bytes begin, and see that they and its header fill its place."""
         fields = self._read(member.header, _LOCAL.size + len(member.name))
         mark, *_, name, extra = _LOCAL.unpack_from(fields)
-        at = member.header + _LOCAL.size + name + extra
+        at: int = member.header + _LOCAL.size + name + extra
         left = member.until - at - member.size
         if mark != b"PK\3\4" or fields[_LOCAL.size :] != member.name or not 0 <= left <= _DESCRIPTOR:
             raise NotWhole(f"the header of {_shown(member.name)} is damaged")

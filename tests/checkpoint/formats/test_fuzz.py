@@ -1,4 +1,4 @@
-"""Real whole checkpoints are damaged at random: none may be judged whole, but for what its format says it cannot see."""
+"""Real checkpoints are damaged at random: none may be judged whole, but for what its format says it cannot see."""
 
 from __future__ import annotations
 
