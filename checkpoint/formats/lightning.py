@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Mapping
 
 from . import dcp, torch_zip
+from .dcp_metadata import METADATA
 from .deepspeed import sort
 from .engine import judge_engine
 from .finding import Finding, Question, Torn, Unknown, Whole
@@ -37,7 +38,7 @@ class Lightning:
         """See Format."""
         if folder.is_file:
             return _judge_file(folder, question)
-        if META in folder.files or any(file == dcp.METADATA or file.endswith(".distcp") for file in folder.files):
+        if META in folder.files or any(file == METADATA or file.endswith(".distcp") for file in folder.files):
             return _judge_shards(folder, question)
         if any(file.startswith(f"{TAG}/") for file in folder.files):
             return _judge_engine(folder, question)
@@ -84,7 +85,7 @@ def _judge_engine(folder: Folder, question: Question) -> Finding:
         held = torch_zip.contents(folder, model)
     except ValueError as error:
         return Unknown(f"{model!a} cannot be read: {error}")
-    return _with_step(folder, held, states.how, states.world)
+    return _with_step(folder, {"global_step": states.step, **held}, states.how, states.world)
 
 
 def _with_step(folder: Folder, held: Mapping[str, object], how: str, world: int | None) -> Finding:

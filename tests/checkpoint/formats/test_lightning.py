@@ -90,7 +90,9 @@ def test_a_folder_of_deepspeeds(tmp_path: Path) -> None:
     assert format_name(path) == "lightning"
     assert judged(path) == Torn("'latest' is missing, by which it is loaded", ("latest",))
     (path / "latest").write_text("checkpoint")
-    assert isinstance(judged(path), Whole)
+    finding = judged(path)
+    assert isinstance(finding, Whole)
+    assert (finding.step, finding.world) == (5, 2)
     next(path.glob("checkpoint/*_1_*_optim_states.pt")).unlink()
     assert isinstance(judged(path), Torn)
 
