@@ -16,6 +16,7 @@ from .deepspeed import sort
 from .engine import judge_engine
 from .finding import Finding, Question, Torn, Unknown, Whole
 from .folder import Folder
+from .whole_file import worst_of
 
 ENDING = ".ckpt"
 VERSION = "pytorch-lightning_version"
@@ -62,9 +63,13 @@ def _judge_file(folder: Folder, question: Question) -> Finding:
 
 
 def _judge_shards(folder: Folder, question: Question) -> Finding:
-    shards = dcp.shards(folder, "", question)
-    if not isinstance(shards, Whole):
-        return shards
+    shards, meta = dcp.shards(folder, "", question), _judge_meta(folder, question)
+    if not isinstance(shards, Whole) or not isinstance(meta, Whole):
+        return worst_of((shards, meta)) or shards
+    return Whole(f"{META}, {shards.how}", step=meta.step, world=shards.world)
+
+
+def _judge_meta(folder: Folder, question: Question) -> Finding:
     if META not in folder.files:
         return Torn(f"{META!a} is missing, which rank 0 writes last", (META,))
     if words := torch_zip.wrong_with(folder, META, question):
@@ -73,7 +78,7 @@ def _judge_shards(folder: Folder, question: Question) -> Finding:
         held = torch_zip.contents(folder, META)
     except ValueError as error:
         return Unknown(f"{META!a} cannot be read: {error}")
-    return _with_step(folder, held, f"{META}, {shards.how}", shards.world)
+    return _with_step(folder, held, META, None)
 
 
 def _judge_engine(folder: Folder, question: Question) -> Finding:

@@ -80,8 +80,9 @@ def test_a_folder_of_shards(tmp_path: Path) -> None:
     assert (finding.step, finding.world) == (7, 2)
     (path / "meta.pt").write_bytes(b"")
     assert judged(path) == Torn("'meta.pt' is empty")
+    (path / "meta.pt").unlink()
     (path / ".metadata").unlink()
-    assert judged(path) == Torn("'.metadata' is missing", (".metadata",))
+    assert judged(path) == Torn("'.metadata' is missing", (".metadata", "meta.pt"))
 
 
 def test_a_folder_of_deepspeeds(tmp_path: Path) -> None:
