@@ -211,3 +211,18 @@ def test_any_other_bytes_end_in_words() -> None:
                 assert len(unpacked(bytes(bad), 1 << 16)) <= 1 << 16, content
             except ValueError:
                 continue
+
+
+@pytest.mark.parametrize("kind", ["packed", "plain"])
+def test_a_tree_of_several_levels(tmp_path: Path, kind: str) -> None:
+    """As tensorstore wrote it with nodes of 400 bytes; of its 60 values the 30 that have more than 30 bytes are pieces."""
+    path = Path(shutil.copytree(SAMPLES / "ocdbt" / kind, tmp_path / kind))
+    tree = ocdbt.follow(Folder(tmp_path, kind), "", lambda: False)
+    assert (tree.values, tree.followed) == (30, True)
+    chance = random.Random(1)
+    for file in sorted(tree.files):
+        data = (path / file).read_bytes()
+        (path / file).write_bytes(data[: chance.randrange(len(data) // 2)])
+        with pytest.raises(ocdbt.Broken, match=file):
+            ocdbt.follow(Folder(tmp_path, kind), "", lambda: False)
+        (path / file).write_bytes(data)
