@@ -52,7 +52,7 @@ def _judge_file(folder: Folder, question: Question) -> Finding:
     if not isinstance(how, str):
         return how
     try:
-        held = torch_zip.contents(folder, path)
+        held = torch_zip.contents(folder, path, question.give_up)
     except ValueError as error:
         return Unknown(f"{path!a} is a whole file of torch.save, but what it holds cannot be read: {error}")
     if VERSION not in held:
@@ -75,7 +75,7 @@ def _judge_meta(folder: Folder, question: Question) -> Finding:
     if words := torch_zip.wrong_with(folder, META, question):
         return Torn(words)
     try:
-        held = torch_zip.contents(folder, META)
+        held = torch_zip.contents(folder, META, question.give_up)
     except ValueError as error:
         return Unknown(f"{META!a} cannot be read: {error}")
     return _with_step(folder, held, META, None)
@@ -87,7 +87,7 @@ def _judge_engine(folder: Folder, question: Question) -> Finding:
         return states
     model = min(sort(folder.files, f"{TAG}/").model.values())
     try:
-        held = torch_zip.contents(folder, model)
+        held = torch_zip.contents(folder, model, question.give_up)
     except ValueError as error:
         return Unknown(f"{model!a} cannot be read: {error}")
     return _with_step(folder, {"global_step": states.step, **held}, states.how, states.world)
