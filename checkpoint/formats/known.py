@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from . import colossalai, dcp, deepspeed, megatron, published
+from . import (
+    accelerate,
+    colossalai,
+    dcp,
+    deepspeed,
+    lightning,
+    megatron,
+    orbax,
+    published,
+    ray,
+    torch_files,
+    transformers,
+)
 from .finding import Finding, Format, Question, Unknown
 from .folder import Folder
 
@@ -12,10 +24,16 @@ GROUP = "remuster.checkpoint_formats"  # of entry points: name = module:object, 
 
 BUILT_IN: tuple[Format, ...] = (  # the more particular before the more general
     published.Published(),
+    orbax.Orbax(),
+    ray.Ray(),
+    transformers.Transformers(),
+    accelerate.Accelerate(),
+    lightning.Lightning(),
     deepspeed.DeepSpeed(),
     megatron.Megatron(),
     colossalai.ColossalAI(),
     dcp.Dcp(),
+    torch_files.TorchFiles(),
 )
 
 

@@ -70,6 +70,15 @@ def data_pickle(folder: Folder, path: str) -> bytes:
             raise ValueError(f"{path!a} is no whole file of torch.save: {error}") from error
 
 
+def root_of(folder: Folder, path: str) -> str:
+    """Return the name that torch.save was given, without its ending; older versions write "archive", as for streams."""
+    with folder.opened(path) as (fd, size):
+        try:
+            return StoredZip(fd, 0, size).members[0].name.partition(b"/")[0].decode("utf-8", "replace")
+        except NotWhole as error:
+            raise ValueError(f"{path!a} is no whole file of torch.save: {error}") from error
+
+
 def contents(folder: Folder, path: str, give_up: Callable[[], bool] = never) -> dict[str, object]:
     """Return what a file of torch.save holds at its top, inert; ValueError when that cannot be looked at."""
     held = loads(data_pickle(folder, path), give_up)

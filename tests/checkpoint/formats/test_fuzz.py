@@ -48,6 +48,10 @@ class Sample:
 
 SAME_LAYOUT = "both ranks' parts have the same form, and nothing in a file says whose it is"
 
+NO_CHECKSUM = "the numbers carry no checksum"
+NOT_COUNTED = "how many there were is not recorded"
+CONFIG = r"(config|generation_config)\.json"
+
 WHOLE = [
     Sample("dcp/complete/step-00000005", "dcp"),
     Sample("megatron/complete/iter_0000005", "megatron"),
@@ -82,6 +86,44 @@ WHOLE = [
             Unseen(
                 "delete", r"zero/[^/]+/(exp_avg|exp_avg_sq|step)\.pt", "a parameter without moments was not optimized"
             ),
+        ),
+    ),
+    Sample(
+        "transformers/complete/checkpoint-5",
+        "transformers",
+        (
+            Unseen("zero", r"model\.safetensors", NO_CHECKSUM),
+            Unseen("delete|rename", rf"(\.|old/)?{CONFIG}(\.bak)?", "nothing is resumed from it"),
+            Unseen("swap", CONFIG, "nothing is resumed from it"),
+            Unseen("copy", rf"{CONFIG}|trainer_state\.json", "nothing is resumed from it"),
+        ),
+    ),
+    Sample(
+        "accelerate/complete/checkpoint_5",
+        "accelerate",
+        (
+            Unseen("zero", r"model\.safetensors", NO_CHECKSUM),
+            Unseen("delete|rename", r"(\.|old/)?(scheduler\.bin|custom_checkpoint_0\.pkl)(\.bak)?", NOT_COUNTED),
+        ),
+    ),
+    Sample(
+        "accelerate/two-models/checkpoint_0",
+        "accelerate",
+        (
+            Unseen("zero", r"model(_1)?\.safetensors", NO_CHECKSUM),
+            Unseen("swap|copy", r"model(_1)?\.safetensors", "a file of safetensors does not name the model"),
+            Unseen("delete|rename", r"(\.|old/)?(optimizer_[01]\.bin|model_[01]\.safetensors)(\.bak)?", NOT_COUNTED),
+        ),
+        world=1,
+    ),
+    Sample(
+        "orbax/complete/5",
+        "orbax",
+        (
+            Unseen("zero", r"default/ocdbt\.process_\d/d/(184ef5|3bd0fe).*", NO_CHECKSUM),
+            Unseen("delete|rename", r"default/(\.|old/)?(_sharding|commit_success\.txt)(\.bak)?", "it may be absent"),
+            Unseen("delete", r"default/array_metadatas/process_\d", "older versions write none"),
+            Unseen("truncate", r".*commit_success\.txt", "the path after its words says nothing"),
         ),
     ),
 ]
