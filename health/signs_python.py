@@ -43,7 +43,8 @@ TABLE: tuple[Signature, ...] = (
        r"\w*(?:Error|Exception)\b.{0,200}(?:does not broadcast with|to have the same shape|[Ii]ncompatible shapes|"
        r"contracting dim|must match the (?:existing )?size|same number of dimensions|[Dd]imension out of range|"
        r"must be equal to input_size|mismatch in its core dimension|[Ii]nconsistent tensor sizes|"
-       r"[Ee]xpected \d+D .{0,60}input|to have \d+ channels|must be a \dD tensor|self must be a matrix|"
+       r"[Ee]xpected \d+(?:D|-dimensional) .{0,60}input|to have \d+ channels|must be a \dD tensor|"
+       r"self must be a matrix|"
        r"does(?: not|n't) match the shape|[Ee]xpected size for first|"
        r"[Ss]hapes? .{0,60} (?:do(?:es)? not|don't|must) match|"
        r"shapes? .{0,60} (?:are|is) (?:not aligned|incompatible))",
@@ -139,6 +140,11 @@ TABLE: tuple[Signature, ...] = (
        "botocore exceptions.py, google api_core, aiohttp, httpx, http.client, azure core, tenacity, grpc",
        "botocore.exceptions.ClientError: An error occurred (InternalError) when calling the PutObject operation",
        "ClientError: An error occurred (NoSuchKey) when calling the GetObject operation", raised=True),
+    _S("service-tool", "external_service", _R, TYPED + 5,
+       r"fatal: unable to access '\w{2,6}://|curl: \((?:7|28|35|52|56)\) |^ERROR 50[0234]: ",
+       "git http.c; curl tool_operate.c; wget http.c",
+       "fatal: unable to access 'https://git.example/x.git/': The requested URL returned error: 503",
+       "curl: (22) The requested URL returned error: 404"),
     _S("address-taken", "port_in_use", _R, TYPED + 6,
        r"\w*(?:Error|Exception)\b.{0,300}[Aa]ddress already in use", "errno EADDRINUSE; zmq, grpc, asyncio",
        "zmq.error.ZMQError: Address already in use (addr='tcp://*:5555')",
