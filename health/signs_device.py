@@ -59,6 +59,10 @@ TABLE: tuple[Signature, ...] = (
        "torch CUDACachingAllocator.cpp, CUDAException.h; XLA, tensorflow, cupy",
        "RuntimeError: CUDA out of memory. Tried to allocate 2.44 GiB (GPU 3; 79.21 GiB total capacity)",
        "step 1000 loss 1.21 (retrying after CUDA out of memory: micro-batch 8 -> 4)"),
+    _S("cuda-oom-exhausted", "cuda_oom", _R, SPECIFIC,
+       r"ResourceExhaustedError\b", "tensorflow errors_impl.py, paddle",
+       "tensorflow.python.framework.errors_impl.ResourceExhaustedError: Graph execution error:",
+       "RuntimeError: the iterator is exhausted", raised=True),
     _S("cuda-oom-driver", "cuda_oom", _R, SPECIFIC,
        r"(?:CUDA|HIP) error: out of memory|Cuda failure (?:\d+ )?'out of memory'|Failed to CUDA (?:calloc|malloc)|"
        r"CUDA_ERROR_OUT_OF_MEMORY|Error 2: out of memory",

@@ -39,7 +39,7 @@ NCCL = (
        "but store->get('0') got error: Connection reset by peer",
        "[3] is setting up NCCL communicator and retrieving ncclUniqueId from [0]: wait timeout after 600000ms"),
     _S("nccl-heartbeat", "watchdog_stuck", _R, HANG + 2,
-       r"watchdog got stuck for \d+ seconds|Heartbeat monitor timed out!",
+       r"watchdog got stuck for \d+ seconds|Heartbeat monitor timed out!|NCCL monitor thread timeout\.",
        "torch ProcessGroupNCCL.cpp HeartbeatMonitor",
        "[PG 0 Rank 0] ProcessGroupNCCL's watchdog got stuck for 600 seconds without making progress",
        "[PG 0 Rank 0] Heartbeat monitor started, timeout 600 seconds"),
@@ -156,8 +156,8 @@ CRIES = (
        "ray.exceptions.ActorUnschedulableError: no node has the resources", raised=True),
     _S("launcher-report", "", _W, 0,
        r"(?:ChildFailedError|ProcessExitedException|ProcessRaisedException|SignalException|CalledProcessError|"
-       r"SystemExit)\b",
-       "torch elastic errors, multiprocessing spawn.py; Python subprocess", "ChildFailedError: ",
+       r"SystemExit|ExecuteUserScriptError)\b",
+       "torch elastic errors, multiprocessing spawn.py; Python subprocess; sagemaker-training", "ChildFailedError: ",
        "ChildProcessError: [Errno 10] No child processes", raised=True),
     _S("watchdog-end", "", _W, 0,
        r"Some NCCL operations have failed or timed out|taking the entire process down|"

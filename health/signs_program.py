@@ -47,7 +47,9 @@ START = (
        r"compiled using NumPy 1\.x cannot be run|binary incompatibility|cannot allocate memory in static TLS block|"
        r"wrong ELF class|invalid ELF header|incompatible with the installed (?:torch|CUDA)|"
        r"operator \w{1,40}::\w{1,40} does not exist|this version of jax requires version|"
-       r"newer than and incompatible with",
+       r"newer than and incompatible with|compiled against ABI version|only supports \w{3,12} GPUs or newer|"
+       r"is required for a normal functioning of this module, but found|CUDAMismatchException|"
+       r"\w*VersionConflict: |ptxas fatal {1,4}: Value 'sm_",
        "glibc ld.so", "ImportError: libtorch_cuda.so: undefined symbol: ncclCommRegister",
        "nm: 3 symbols undefined, as expected"),
 )
@@ -86,12 +88,15 @@ CHECKPOINT = (
        r"[Nn]an (?:loss|values?)|[Mm]inimum loss scale|"
        r"loss scale already at minimum)|"
        r"[Ll]oss is (?:nan|inf|NaN|tensor\((?:nan|inf).{0,40})\W{1,3}(?:stopping|aborting|exiting)|"
+       r"Invalid loss, terminating training|(?:Error|Exception)\b.{0,200}(?:contains either `inf`, `nan`|"
+       r"to satisfy the constraint .{0,200} but found invalid values)|"
+       r"[Ll]oss (?:has )?diverged.{0,60}(?:abort|stopping|exiting|terminating)|"
        r"FloatingPointError|non-finite loss, ending|"
        r"\b[Nn]a[Nn]s? (?:loss|gradients?|grad norm|values?)?.{0,20}(?:detected|encountered|found).{0,40}"
        r"(?:abort|stopping|exiting|terminating)|"
        r"rerun_state_machine:\w.{0,40} result (?:nan|inf|-inf)",
        "Megatron-LM rerun_state_machine.py, param_and_grad_buffer.py; fairseq, DeepSpeed loss scalers; torch anomaly "
-       "mode",
+       "mode, distributions; keras TerminateOnNaN",
        "AssertionError: Rank 11: found NaN in local grad norm in backward pass before data-parallel communication",
        "WARNING: Gradient overflow. Skipping step, loss is nan, reducing loss scale to 32768"),
 )

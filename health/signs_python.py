@@ -43,7 +43,8 @@ TABLE: tuple[Signature, ...] = (
        r"\w*(?:Error|Exception)\b.{0,200}(?:does not broadcast with|to have the same shape|[Ii]ncompatible shapes|"
        r"contracting dim|must match the (?:existing )?size|same number of dimensions|[Dd]imension out of range|"
        r"must be equal to input_size|mismatch in its core dimension|[Ii]nconsistent tensor sizes|"
-       r"[Ee]xpected \d+D .{0,60}input|to have \d+ channels|must be a \dD tensor|self must be a matrix|"
+       r"[Ee]xpected \d+(?:D|-dimensional) .{0,60}input|to have \d+ channels|must be a \dD tensor|"
+       r"self must be a matrix|"
        r"does(?: not|n't) match the shape|[Ee]xpected size for first|"
        r"[Ss]hapes? .{0,60} (?:do(?:es)? not|don't|must) match|"
        r"shapes? .{0,60} (?:are|is) (?:not aligned|incompatible))",
@@ -67,19 +68,26 @@ TABLE: tuple[Signature, ...] = (
        "zlib.error: Error -3 while decompressing data: incorrect header check",
        "IndexError: list index out of range", raised=True),
     _S("data-fields", "user_data_error", _R, TYPED - 5,
-       r"ValueError: (?:didn't find \[.{0,80}\] in \[|could not convert string to (?:float|int)|"
+       r"ValueError: (?:Cannot load file containing pickled data|the magic string is not correct|"
+       r"didn't find \[.{0,80}\] in \[|could not convert string to (?:float|int)|"
        r"Columns? .{0,80} not in )",
-       "webdataset filters.py to_tuple; Python float, int; datasets",
+       "webdataset filters.py to_tuple; Python float, int; datasets; numpy npyio.py",
        "ValueError: didn't find ['txt'] in ['__key__', '__url__', 'jpg']",
        "ValueError: didn't find a free port", raised=True),
     _S("data-path", "user_data_missing", _R, TYPED - 6,
        r"\w*(?:Error|Exception): .{0,300}(?:"
        r"['\"` ]/[\w.@+-]{1,60}/.{0,200} (?:does(?: not|n't) exist|(?:is|was|were)? ?not found|is missing)\b|"
-       r"(?:cannot be found|could not (?:be found|find)|[Cc]ould not find|did not find|no files? (?:found|match))"
+       r"(?:cannot be found|could not (?:be found|find)|[Cc]ould not find|did not find|[Nn]o \w{1,20} (?:found|match))"
        r"\b.{0,80}['\"` ]/[\w.@+-]{1,60}/)",
        "programs that look for their data: Megatron-LM indexed_dataset.py and others",
        "AssertionError: One or both of the .idx and .bin files cannot be found at the path prefix /data/pile_document",
        "RuntimeError: the operator aten/fft does not exist", raised=True),
+    _S("object-missing", "user_data_missing", _R, TYPED + 4,
+       r"NoSuch(?:Key|Bucket|Object)\b|NotFound: 404|\w*(?:Error|Exception)\b.{0,80}(?:\(404\)|\(NoSuch\w{3,8}\)|"
+       r"No such object)",
+       "botocore, google api_core: an object store's 404",
+       "ClientError: An error occurred (404) when calling the HeadObject operation: Not Found",
+       "ClientError: An error occurred (403) when calling the HeadObject operation: Forbidden", raised=True),
     _S("data-format", "user_data_error", _R, TYPED + 1,
        r"\w*Error\b.{0,80}open file \((?:file signature not found|truncated file)", "h5py: not an HDF5 file",
        "OSError: Unable to synchronously open file (file signature not found)",
@@ -93,6 +101,12 @@ TABLE: tuple[Signature, ...] = (
        "omegaconf errors.py, hydra errors.py, PyYAML scanner.py",
        "omegaconf.errors.ConfigAttributeError: Key 'optimzer' is not in struct",
        "KeyError: 'config'", raised=True),
+    _S("config-invalid", "user_args", _R, TYPED - 3,
+       r"ValidationError: (?:\d+ validation errors? for|.{1,80} is not of type)|"
+       r"ValueError: No valid checkpoint found in output directory",
+       "pydantic, jsonschema; transformers trainer.py",
+       "pydantic_core._pydantic_core.ValidationError: 1 validation error for TrainConfig",
+       "ValidationError: the accuracy fell below 0.9", raised=True),
     _S("config-mismatch", "user_args", _R, TYPED - 3,
        r"\w*Error\b.{0,200}(?:not equal to micro_batch_per_gpu|world.?size \(\d+\) is not divisible by|"
        r"Unsupported nproc_per_node value|"
@@ -132,13 +146,32 @@ TABLE: tuple[Signature, ...] = (
     _S("service-client", "external_service", _R, TYPED + 5,
        r"(?:TooManyRequests|DeadlineExceeded|\w{0,16}(?:Connect|Read)TimeoutError|ConnectionClosedError|HTTPClientError|"
        r"Service(?:Response|Request)\w{0,7}Error|ClientConnector\w{0,12}Error|ClientPayloadError|RemoteDisconnected|"
-       r"RemoteProtocolError|ConnectError|ResponseNotReady|RetryError)\b|"
+       r"RemoteProtocolError|ConnectError|ResponseNotReady|RetryError|ProtocolError|ProxyError|SSLError|MaxRetryError|"
+       r"NewConnectionError|ServerSelectionTimeoutError|AutoReconnect)\b|"
+       r"\w*ConnectionError: Error \d{1,3} connecting to|RestException: INTERNAL_ERROR|"
+       r"OperationalError\b.{0,200}(?:[Cc]ould not connect|[Cc]onnection refused|server closed the connection)|"
        r"\w*(?:Error|Exception)\b.{0,120}(?:\((?:InternalError|RequestTimeout|ServiceUnavailable|Throttling\w{0,9}|"
        r"50[0234])\)|StatusCode\.UNAVAILABLE|Remote end closed connection|Failed to establish a new connection)|"
        r"\w*(?:Error|Exception)\b.{0,300}Max retries exceeded with url",
-       "botocore exceptions.py, google api_core, aiohttp, httpx, http.client, azure core, tenacity, grpc",
+       "botocore exceptions.py, google api_core, aiohttp, httpx, http.client, azure core, tenacity, grpc; pymongo, "
+       "redis, mlflow, psycopg",
        "botocore.exceptions.ClientError: An error occurred (InternalError) when calling the PutObject operation",
        "ClientError: An error occurred (NoSuchKey) when calling the GetObject operation", raised=True),
+    _S("auth-tool", "user_auth", _R, TYPED + 5,
+       r"fatal: Authentication failed for '|could not read Username for '", "git credential.c, http.c",
+       "fatal: Authentication failed for 'https://git.example/x.git/'",
+       "fatal: unable to access 'https://git.example/x.git/': The requested URL returned error: 503"),
+    _S("dns-raised", "dns_failure", _R, TYPED + 20,
+       r"\w*(?:Error|Exception)\b.{0,300}(?:Name or service not known|DNS resolution failed for|"
+       r"No address associated with hostname|[Nn]odename nor servname)",
+       "glibc gai_strerror, gRPC, gloo device.cc",
+       "RuntimeError: [gloo/transport/tcp/device.cc:84] Name or service not known",
+       "RuntimeError: the name of the service is empty", raised=True),
+    _S("service-tool", "external_service", _R, TYPED + 5,
+       r"fatal: unable to access '\w{2,6}://|curl: \((?:7|28|35|52|56)\) |^ERROR 50[0234]: ",
+       "git http.c; curl tool_operate.c; wget http.c",
+       "fatal: unable to access 'https://git.example/x.git/': The requested URL returned error: 503",
+       "curl: (22) The requested URL returned error: 404"),
     _S("address-taken", "port_in_use", _R, TYPED + 6,
        r"\w*(?:Error|Exception)\b.{0,300}[Aa]ddress already in use", "errno EADDRINUSE; zmq, grpc, asyncio",
        "zmq.error.ZMQError: Address already in use (addr='tcp://*:5555')",

@@ -21,8 +21,8 @@ TABLE: tuple[Signature, ...] = (
        "slurmstepd: error: *** STEP 608.0 ON node-a5 CANCELLED AT 2026-03-11T02:06:12 DUE TO TIME LIMIT ***"),
     _S("slurm-time", "time_limit", _R, HARDWARE + 5,
        r"CANCELLED AT \S{1,40} DUE TO TIME LIMIT|TERM_RUNLIMIT|job killed: walltime \d+ exceeded|"
-       r"longer than (?:the )?specified deadline",
-       "slurm slurmstepd req.c; LSF; PBS; kubernetes",
+       r"longer than (?:the )?specified deadline|job\.exception type=timeout",
+       "slurm slurmstepd req.c; LSF; PBS; flux; kubernetes",
        "slurmstepd: error: *** STEP 5559.0 ON node-a5 CANCELLED AT 2026-03-11T15:27:25 DUE TO TIME LIMIT ***",
        "slurmstepd: error: *** JOB 7711 ON node-b1 CANCELLED AT 2026-03-11T15:27:25 DUE TO NODE FAILURE ***"),
     _S("slurm-node", "node_lost", _R, HARDWARE + 5,

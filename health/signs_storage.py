@@ -37,7 +37,7 @@ TABLE: tuple[Signature, ...] = (
        "OSError: [Errno 28] No space left on device: '/tmp/torchinductor_u/tmpab12.so'",
        "OSError: [Errno 28] No space left on device: '/shared/ckpt/step-100/model.pt'"),
     _S("disk-full", "disk_full_or_io", _R, SPECIFIC,
-       r"\[Errno (?:28|122)\]|[Nn]o space left on device|Disk quota exceeded|PytorchStreamWriter failed|"
+       r"\[Errno (?:28|122)\](?! inotify)|[Nn]o space left on device|Disk quota exceeded|PytorchStreamWriter failed|"
        r"inline_container\.cc.{0,40}unexpected pos|\(os error (?:28|122)\)",
        "errno ENOSPC, EDQUOT; torch inline_container.cc",
        "RuntimeError: [enforce fail at inline_container.cc:778] . PytorchStreamWriter failed writing file data/176",
@@ -48,8 +48,10 @@ TABLE: tuple[Signature, ...] = (
        "errno ESTALE, EREMOTEIO", "OSError: [Errno 116] Stale file handle: '/shared/cache/indices.arrow'",
        "dropping 116 stale entries"),
     _S("mount-lost", "fs_mount_lost", _R, SPECIFIC,
-       r"\[Errno (?:5|30|107)\]|Input/output error|Transport endpoint is not connected|\(os error (?:5|30|107)\)",
-       "errno EIO, EROFS, ENOTCONN", "OSError: [Errno 5] Input/output error: '/nvme/cache/shard-8.bin'",
+       r"\[Errno (?:5|30|107)\]|Input/output error|Transport endpoint is not connected|\(os error (?:5|30|107)\)|"
+       r"\[Errno 103\] [\w ]{1,60}: '/",
+       "errno EIO, EROFS, ENOTCONN; ECONNABORTED of a FUSE file system",
+       "OSError: [Errno 5] Input/output error: '/nvme/cache/shard-8.bin'",
        "OSError: [Errno 50] Network is down"),
     _S("evicted", "fs_hang", _R, SPECIFIC,
        r"\[Errno 108\]|Cannot send after transport endpoint shutdown|\(os error 108\)",

@@ -21,6 +21,12 @@ _PREFIX = re.compile(
     | [IWEFDC]\d{4}\ \d\d:\d\d:\d\d\.\d{1,9}\ {1,8}\d{1,16}(?:\ \d{1,16})?\ [\w/.<>-]{1,160}:\d{1,6}\]\ ?  # glog, torch
     | (?![\w.]{0,60}(?:Error|Exception))[a-z][\w.-]{0,62}\d:\             # pdsh: host names end in a number
     | [\w.-]{1,64}\ {0,16}[|│]\ ?                                       # docker compose
+    | \|\ (?:ERROR|CRITICAL)\ {1,8}\|\ [\w.<>]{1,80}:[\w<>]{1,80}:\d{1,6}\ -\  # loguru
+    | (?:-\ [\w.]{1,64}\ )?-\ (?:ERROR|CRITICAL)\ -\                       # logging: with dashes,
+    | (?:ERROR|CRITICAL):[\w.]{1,64}:(?=\S)|(?:ERROR|CRITICAL):?\ {1,4}     # basicConfig's, or the level alone
+    | \[\d{4}-\d\d-\d\d\ [\d:,.]{8,15}\](?:\[[\w.]{1,64}\]){0,2}\[(?:ERROR|CRITICAL)\]\ -\    # hydra
+    | \[(?:ERROR|CRITICAL)\]:?\                                            # a level in brackets
+    | ErrorMessage\ "                                                    # SageMaker
     | \ {0,8}[|│]\ ?                                                    # exception groups, boxes
     """,
     re.VERBOSE,
@@ -31,10 +37,12 @@ _FRAMED = re.compile(r'(.{0,128}?) {1,2}File \\?"[^"]{1,512}", line \d{1,9}, in 
 _RAISED = re.compile(r"((?:[A-Za-z_]\w{0,63}\.){0,12}[A-Za-z_]\w{0,80})(?:\(\w{1,80}\))?(?::(?: |$)|$)")
 _TELLING = re.compile(r"\w(?:Error|Exception|Interrupt|Failure|OutOfMemory)|^Exception$")
 _TELLING_DOTTED = re.compile(
-    r"\w(?:Unavailable|Timeout|TimedOut|Failed|Exceeded|Requests|Invalid|OutOfResources|Expired|NotFound|File|Mismatch|Denied|Forbidden|Closed)$|^[Ee]rror$"
+    r"\w(?:Unavailable|Timeout|TimedOut|Failed|Exceeded|Requests|Invalid|OutOfResources|Expired|NotFound|File|Mismatch|Denied|Forbidden|Closed|Conflict)$|^[Ee]rror$"
 )
 _OF_ERRORS = re.compile(r"\.(?:exc|exceptions?|errors?|errorfactory)\.[A-Z]\w{0,80}$")
-_LEVELS = frozenset({"INFO", "WARNING", "WARN", "ERROR", "DEBUG", "CRITICAL", "FATAL", "NOTE", "Error", "Warning"})
+_LEVELS = frozenset(
+    {"INFO", "WARNING", "WARN", "ERROR", "DEBUG", "CRITICAL", "FATAL", "NOTE", "Error", "Warning", "LustreError"}
+)
 _LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python\d|<frozen |^<string>$")
 _REPORTED = re.compile(r"( {1,8})traceback ?: Traceback")  # torchrun's report: the rest stands under its label
 _DURING = re.compile(r"During handling of the above exception, another exception occurred")

@@ -262,23 +262,25 @@ def _sample(file: IO[bytes]) -> list[bytes]:
 
 def _unwrapped(block: bytes) -> bytes:
     """Take lines out of the JSON objects that container runtimes and log shippers put them in; one for one."""
-    if not block.startswith(b"{"):
+    if not block.startswith(b"{") and b'\n{"' not in block and b': {"log":' not in block:
         return block
     return b"\n".join(_unwrapped_line(line) for line in block.split(b"\n"))
 
 
 def _unwrapped_line(line: bytes) -> bytes:
+    shipped = line.find(b': {"log":', 0, 200)  # behind fluentd's clock and tag
+    text = line if line.startswith(b"{") else line[shipped + 2 :] if shipped >= 0 else b""
     try:
-        value: object = json.loads(line) if line.startswith(b"{") else None
+        value: object = json.loads(text) if text else None
     except (ValueError, RecursionError):
         return line
     if not isinstance(value, dict):
         return line
     entry = cast("dict[str, object]", value)
-    text = next((text for key in _JSON_KEYS if isinstance(text := entry.get(key), str)), None)
-    if text is None:
+    said = next((said for key in _JSON_KEYS if isinstance(said := entry.get(key), str)), None)
+    if said is None:
         return line
-    return text.rstrip("\n").replace("\n", "\r").encode("utf-8", "replace")  # what was one line stays one
+    return said.rstrip("\n").replace("\n", "\r").encode("utf-8", "replace")  # what was one line stays one
 
 
 def _paired(parts: list[Part]) -> list[Part]:
