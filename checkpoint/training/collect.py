@@ -17,6 +17,7 @@ from .state import TrainState, bare, is_dtensor, is_sharded
 
 COMMON = "state.pt"
 SHARDS = "dcp"
+VERSION = 1  # of what stands in these files
 PARTS: tuple[str, ...] = ("scheduler", "scaler", "data")  # those that a script need not have
 
 
@@ -68,6 +69,7 @@ def _common(state: TrainState, sharded: bool, copied: bool) -> dict[str, Any]:
     if not sharded:
         parts |= {"model": bare(state.model), "optimizer": state.optimizer}
     found = {name: part.state_dict() for name, part in parts.items() if part is not None}
+    found["version"] = VERSION
     found["extra"] = {name: _read(part) for name, part in state.extra.items()}
     return {name: plain(value, name, copied) for name, value in found.items()}
 
@@ -97,6 +99,10 @@ def _gradients(state: TrainState) -> dict[str, Any]:
 
 def check_fit(state: TrainState, common: dict[str, Any], own: dict[str, Any], same_world: bool) -> None:
     """Raise ``ValueError`` if checkpoint and script do not name the same parts: half of a state is no state."""
+    if common["version"] != VERSION:
+        raise ValueError(
+            f"it is of version {common['version']}, and this remuster reads {VERSION}: use the one that wrote it"
+        )
     here = {name for name in PARTS if getattr(state, name) is not None}
     kept = {name for name in PARTS if name in common or name in own}
     if not same_world:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from ..disk import Disk
 from ..errors import PublishError
 from ..identity import identity
 from ..publication import Publication, publish
@@ -25,7 +24,7 @@ _FIT = "fit"
 Place = str | os.PathLike[str] | None
 
 
-def save(step: int, state: TrainState, directory: Place = None, *, disk: Disk | None = None) -> None:
+def save(step: int, state: TrainState, directory: Place = None) -> None:
     """Publish ``step``; return when it is durable. Waits first for a save in flight and raises what went wrong there.
 
     ``directory`` defaults to the launcher's ``--checkpoint-dir``.
@@ -33,10 +32,10 @@ def save(step: int, state: TrainState, directory: Place = None, *, disk: Disk | 
     who = identity(os.environ)
     state.flight.settle(who)
     line = ranks(None, None, who)
-    _writer(step, collect(state, line.rank, copied=False), line, directory, disk, None)()
+    _writer(step, collect(state, line.rank, copied=False), line, directory, None)()
 
 
-def async_save(step: int, state: TrainState, directory: Place = None, *, disk: Disk | None = None) -> None:
+def async_save(step: int, state: TrainState, directory: Place = None) -> None:
     """Copy the state, and publish it as ``step`` while training goes on; return when it is copied.
 
     Needs as much host memory as this rank writes. The step does not count before it is committed. What goes wrong is
@@ -46,7 +45,7 @@ def async_save(step: int, state: TrainState, directory: Place = None, *, disk: D
     state.flight.settle(who)
     line = state.flight.line(who)
     collected = collect(state, line.rank, copied=True)
-    state.flight.start(_writer(step, collected, line, directory, disk, state.flight.group))
+    state.flight.start(_writer(step, collected, line, directory, state.flight.group))
 
 
 def finish(state: TrainState) -> None:
@@ -54,11 +53,9 @@ def finish(state: TrainState) -> None:
     state.flight.settle(identity(os.environ))
 
 
-def _writer(
-    step: int, collected: Collected, line: Ranks, directory: Place, disk: Disk | None, group: object
-) -> Callable[[], None]:
+def _writer(step: int, collected: Collected, line: Ranks, directory: Place, group: object) -> Callable[[], None]:
     """Return what publishes the collected state; ``PublishError`` for what is wrong with the place comes at once."""
-    publication = publish(step, directory, gather=line.gather, rank=line.rank, disk=disk)
+    publication = publish(step, directory, gather=line.gather, rank=line.rank)
 
     def write() -> None:
         try:

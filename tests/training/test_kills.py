@@ -68,7 +68,7 @@ def storm(attempt: Attempt, whole: Path, out: Path, kind: str, seed: int) -> tup
         path, step = choice.path, choice.step
         if step == BATCHES:
             break
-    assert attempt(**job, attempt=KILLS, resume=path) == [0, 0], (seed, said(out))
+    assert attempt(**{**job, "save_every": BATCHES}, attempt=KILLS, resume=path) == [0, 0], (seed, said(out))
     for rank in (0, 1):
         assert batches(out, rank) == batches(whole, rank), seed
     return killed, torn

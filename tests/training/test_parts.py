@@ -187,6 +187,14 @@ def test_half_of_a_state_is_refused_before_anything_is_set(tmp_path: Path) -> No
     assert all(not parameter.any() for parameter in state.model.parameters())
 
 
+def test_a_step_of_another_version_is_named(tmp_path: Path) -> None:
+    with checkpoint.publish(4) as p:
+        torch.save({"version": 2, "extra": {}}, p.path("state.pt"))
+        torch.save({}, p.path("rank-0.pt"))
+    with pytest.raises(RestoreError, match="it is of version 2, and this remuster reads 1"):
+        checkpoint.restore(made("steps"), tmp_path / "kept" / "step-000000000004")
+
+
 def test_a_step_that_publish_has_written_is_named(tmp_path: Path) -> None:
     with checkpoint.publish(4) as p:
         p.path("weights.pt").write_bytes(b"x")
