@@ -338,19 +338,17 @@ def _vouch(s: NodeState, at: float, out: list[Action]) -> NodeState:
 
 def _look(s: NodeState, at: float, out: list[Action]) -> NodeState:
     """While a round forms: look at the checkpoint that its leader asks about, and say whether it can be loaded here."""
-    job = s.job.job if s.job else None
-    if s.job is None or job is None or job.phase is not Phase.FORMING or job.asked is None:
+    asked = s.job.job.asked if s.job and s.job.job.phase is Phase.FORMING else None
+    if s.job is None or asked is None or asked.token == s.leading or s.ranks is not Ranks.NONE or not s.joined:
         return s
-    if s.ranks is not Ranks.NONE or s.leaving or not s.joined or job.asked.token == s.leading:
-        return s
-    question = (job.round, *job.asked.mark)
+    question = (s.job.job.round, *asked.mark)
     if s.looking != question:
-        out.append(Look(job.round, job.asked))
+        out.append(Look(s.job.job.round, asked))
         return replace(s, looking=question, sight=None)
     if s.sight is None or not _free(s, at, Kind.LOOKED.value):
         return s
-    write = writes.looked(s.settings.keys, s.own, s.job, encode_sight(s.sight))
-    return _submit(replace(s, saying=question), write, out)
+    told = writes.looked(s.settings.keys, s.own, s.job, encode_sight(s.sight))
+    return _submit(replace(s, saying=question), told, out)
 
 
 def _enter_round(s: NodeState, at: float, out: list[Action]) -> NodeState:
