@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import pickle
 import shutil
 from pathlib import Path
 from typing import Any
@@ -201,6 +202,22 @@ def test_what_torch_saves_today_is_whole_and_its_damage_seen(tmp_path: Path, own
     finding = judged(place, world=1)
     assert isinstance(finding, Torn)
     assert "'model.w'" in finding.reason
+
+
+@needs_torch
+@alone
+def test_metadata_that_does_not_say_where_a_tensor_lies_is_damaged(tmp_path: Path) -> None:
+    import torch
+    import torch.distributed.checkpoint as dcp_
+
+    dcp_.save({"a": torch.ones(9), "b": torch.ones(9)}, checkpoint_id=tmp_path / "step-9", no_dist=True)
+    path = tmp_path / "step-9" / ".metadata"
+    metadata = pickle.loads(path.read_bytes())
+    metadata.storage_data = {k: v for k, v in metadata.storage_data.items() if k.fqn == "a"}
+    path.write_bytes(pickle.dumps(metadata))
+    finding = judged(tmp_path / "step-9")
+    assert isinstance(finding, Torn)
+    assert "does not say where 'b' lies" in finding.reason
 
 
 @needs_torch
