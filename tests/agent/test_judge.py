@@ -10,6 +10,7 @@ from remuster.agent.judge import Allowance, Judgement, weigh
 from remuster.health import wire
 from remuster.health.evidence import RankExit
 from remuster.rendezvous.budget import OTHERS, parse
+from remuster.rendezvous.gate import Blame
 from remuster.rendezvous.leader_words import Conclude, Stamps
 from remuster.rendezvous.records import Cause, Incarnation, Job, Member, Memory, NodeId, Paid, Phase, Roster, Round
 from remuster.rendezvous.snapshot import Report
@@ -80,6 +81,21 @@ def test_a_window_is_paid_by_the_clock_of_the_event() -> None:
     assert made[1].charge.memory.times == (Paid("hardware", (NOW, NOW + 60)),)
     assert "within 1h (--retry-budget hardware=2/1h); the next is allowed in 58m" in made[2].reason
     assert made[2].charge.memory.times == made[1].charge.memory.times
+
+
+def test_what_one_node_alone_shows_is_tried_without_it_and_paid_for_by_node() -> None:
+    """Also where the user's own errors get no retry; the same again, elsewhere, is the program's and ends the job."""
+    import_error = "ModuleNotFoundError: No module named 'flash_attn'"
+    two = Roster(Round(3), (*ROSTER.members, Member(NodeId("b"), Incarnation(8), "n", 1, "10.0.0.2")))
+    stopped = wire.encode((RankExit(1, 0, 4712, -15, 9.1, stopping=True),))
+    ask = ended(JOB, import_error)
+    ask = ask._replace(roster=two, evidence=(*ask.evidence, (NodeId("b"), Report(stopped, 6))))
+    made = weigh(ask, Allowance(3, parse("user=0", FAMILIES)), -1, NOW)
+    assert (made.retry, made.family, made.blame) == (True, "node", Blame("a", check=True, aside=True))
+    job = replace(JOB, spent=made.charge.spent, charged=1, memory=made.charge.memory)
+    again = weigh(ask._replace(job=job), Allowance(3, parse("user=0", FAMILIES)), -1, NOW)
+    assert not again.retry
+    assert again.reason.startswith("the same failure again")
 
 
 def test_families_that_the_budget_does_not_name() -> None:
