@@ -14,7 +14,8 @@ MAX_LINES = 120  # one C++ stack trace and the Python traceback before it
 MAX_LINE = 4096
 
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)?|[@-_]?)")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+# Terminals take U+009B for ESC [, and some characters of Unicode turn the rest of a line around or end it.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _BAR = re.compile(r"\d%|\d/\d|it/s|s/it|B/s")
 _TROUBLE = re.compile(r"Error|Exception|Traceback|FAILED|Killed|abort", re.IGNORECASE)
 

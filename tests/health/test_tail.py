@@ -28,6 +28,7 @@ from remuster.health.tracebacks import find, strip
         (b"E: 1%|# | 1/9 [00:01]Traceback (most recent call last):\rE: 2%|#| 2/9", (
             "E: 1%|# | 1/9 [00:01]Traceback (most recent call last):", "E: 2%|#| 2/9")),
         (b"nul\x00\x07bell", ("nulbell",)),
+        ("a\x9b31mb \u202ec\u2066 d\u2028e".encode(), ("a31mb c de",)),
     ],
 )  # fmt: skip
 def test_last_lines(data: bytes, lines: tuple[str, ...]) -> None:
