@@ -13,6 +13,7 @@ import re
 from collections.abc import Collection
 from typing import cast
 
+from . import safetensors
 from .finding import Finding, Question, Torn, Whole
 from .folder import Folder
 from .inert_pickle import Inert
@@ -75,10 +76,18 @@ def _judged(folder: Folder, question: Question) -> Finding:
     how = judge_files(folder, files, question)
     if not isinstance(how, str):
         return how
+    headed = [path for path in need if path.endswith(".safetensors")]
+    for path in headed:
+        try:
+            absent = sorted(need[path] - safetensors.tensors(folder, path))
+        except ValueError as error:
+            return Torn(f"{path!a} {error}")
+        if absent:
+            return Torn(f"{path!a} does not hold {absent[0]!a}, which its index says lies there")
     if question.deep and (wrong := _contradiction(folder, need)):
         return Torn(wrong)
-    if others := [path for path in need if not path.endswith(TORCH)]:
-        how += f", and the presence of {len(others)} other shards"
+    if headed:
+        how += f", headers and sizes of {len(headed)} file(s) of safetensors"
     return Whole(f"the indices of model and optimizer, {STATES}, {how}", step=step_of(states))
 
 

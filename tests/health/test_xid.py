@@ -8,9 +8,9 @@ from remuster.health.classes import all_classes
 from remuster.health.errors import HealthError
 from remuster.health.xid import Recovery, Role, catalogue, lookup, override, recovery_of, role_of
 
-APPLICATION = (13, 31, 68, 69, 109)
+APPLICATION = (13, 31, 68, 69)
 CONSEQUENCES = (43, 45, 137)
-RESET = (46, 48, 62, 64, 79, 95, 110, 119, 120, 140, 143, 158, 167, 171, 172)
+RESET = (46, 48, 62, 64, 79, 95, 109, 110, 119, 120, 140, 143, 158, 167, 171, 172)
 
 
 def test_every_row_names_a_class_of_the_list_and_known_words() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
+import os
 import pickle
 import shutil
 from pathlib import Path
@@ -312,3 +314,21 @@ def swap(a: Path, b: Path) -> None:
     first, second = a.read_bytes(), b.read_bytes()
     a.write_bytes(second)
     b.write_bytes(first)
+
+
+def test_colossalais_shards_of_safetensors_hold_what_their_index_says(tmp_path: Path) -> None:
+    step = tmp_path / "step-5"
+    shutil.copytree(SAMPLES / "colossalai" / "complete" / "step-5", step)
+    (step / "model" / "pytorch_model-00001.bin").unlink()
+    (step / "model" / "pytorch_model.bin.index.json").unlink()
+    header = json.dumps({"weight": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
+    shard = step / "model" / "model-00001.safetensors"
+    shard.write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+    index = step / "model" / "model.safetensors.index.json"
+    for named, words in (("weight", "whole"), ("bias", "does not hold 'bias'")):
+        index.write_text(json.dumps({"metadata": {}, "weight_map": {named: shard.name}}))
+        found = judged(step)
+        assert words in (found.reason if isinstance(found, Torn) else "whole"), found
+    index.write_text(json.dumps({"metadata": {}, "weight_map": {"weight": shard.name}}))
+    os.truncate(shard, shard.stat().st_size - 1)
+    assert isinstance(judged(step), Torn)
