@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from remuster.rendezvous.asked import Asked
 from remuster.rendezvous.errors import BadRecord
 from remuster.rendezvous.records import (
     MAX_BLAMED,
@@ -54,7 +55,10 @@ MEMBERS = st.lists(MEMBER, min_size=1, max_size=6, unique_by=lambda m: m.node).m
 ROSTER = st.builds(lambda n, m, size: Roster(n, m[:size], m[size:]), ROUND, MEMBERS, st.integers(1, 6))
 NODE = st.builds(Node, INC, TEXT, TEXT, TEXT, SLOTS, ROUND, st.integers(0, 2**31), TEXT, PLACE, st.just(""), PLAIN)
 TERMS = st.builds(Terms, TEXT.map(NodeId), st.lists(st.tuples(PLAIN, PLAIN), max_size=8).map(tuple))
-RESUME = st.builds(ResumePoint, PLAIN, NUMBER, TEXT, TEXT, st.lists(st.tuples(PLAIN, PLAIN), max_size=3).map(tuple))
+RESUME = st.builds(
+    ResumePoint, PLAIN, NUMBER, TEXT, TEXT, st.lists(st.tuples(PLAIN, PLAIN), max_size=3).map(tuple), PLAIN
+)
+ASKED = st.builds(Asked, NUMBER, NUMBER, PLAIN, NUMBER, TEXT, NUMBER, NUMBER, TEXT, TEXT)
 
 COUNT = st.integers(0, 2**40)
 PAID = st.builds(Paid, TEXT, st.lists(NUMBER, max_size=4).map(tuple))
@@ -87,6 +91,7 @@ def jobs(draw: st.DrawFn) -> Job:
         blamed=draw(st.lists(st.tuples(TEXT, st.integers(1, n)), max_size=MAX_BLAMED).map(tuple)),
         aside=draw(st.lists(TEXT, max_size=MAX_BLAMED).map(tuple)),
         pause=draw(st.integers(0, MAX_PAUSE_S)),
+        asked=draw(st.none() | ASKED),
         flaps=draw(st.lists(st.tuples(TEXT, st.integers(1, MAX_ROUND)), max_size=MAX_FLAPS).map(tuple)),
     )
 
