@@ -2,8 +2,8 @@
 
 ``step(state, event) -> (state, actions)``. Its view of the world is the ``job`` record in order; all it decides is
 decided again from the state after each event, so a lost, late or doubled answer changes nothing but the time. The
-guardian's word alone counts for what its ranks are doing. ``agent/loop.py`` carries out the actions. What enters and what
-is awaited stands in files of its own; the rules that write stay together, for their order decides.
+guardian's word alone counts for what its ranks are doing. ``agent/loop.py`` carries out the actions. What enters and
+what is awaited stands in files of its own; the rules that write stay together, for their order decides.
 """
 
 from __future__ import annotations
