@@ -1,7 +1,7 @@
 """The table of flags: the one list that spelling, abbreviations, PET_ variables, click and the help page are made from.
 
-Every flag of torchrun's is in it: `ours` marks those that torchrun does not have. As long as there are flags, for a table
-in two files is two tables.
+Every flag of torchrun's is in it: `ours` marks those that torchrun does not have. It is as long as there are flags, for a
+table in two files is two tables.
 """
 
 from __future__ import annotations
