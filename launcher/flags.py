@@ -1,6 +1,6 @@
 """The table of flags: the one list that spelling, abbreviations, PET_ variables, click and the help page are made from.
 
-Every flag of torchrun's is in it: `ours` marks those that torchrun does not have. It is as long as there are flags, for a
+Every flag of torchrun's is in it: `ours` marks those that torchrun does not have. It is as long as there are flags: a
 table in two files is two tables.
 """
 
