@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..health.evidence import Fact
-from ..health.observed import Early, Lacked
+from ..health.observed import NO_DRIVER, Early, Lacked
 from ..health.own_signatures import NONE, OwnSignatures, xids_of
 from ..health.xid import lookup, recovery_words
 from . import node_words as words
@@ -25,7 +25,7 @@ from . import proc
 from .gpu_cards import SLOWED, VISIBLE, Card, User, Xid, announced, shown, users
 from .gpu_start import GpuChild, driver_here
 from .linux import boottime
-from .sources import NO_DRIVER, Begun
+from .sources import Begun
 
 NAME = "nvml"
 ANSWER_S = 1.2  # for a look at all GPUs; a driver that takes longer hangs

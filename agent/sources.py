@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
 from ..health.evidence import Fact
-from ..health.observed import Lacked
+from ..health.observed import NO_DRIVER, Lacked
 from ..rendezvous.records import Round
 
 T = TypeVar("T")
 
 GATHER_S = 2.0  # for all sources together, once the ranks are dead
 MOST_FACTS = 64  # of one source and round
-NO_DRIVER = Lacked("nvml", "this node has no NVIDIA driver")  # no news for people, where nothing asks for a GPU
 
 
 class RankHere(NamedTuple):

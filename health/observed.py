@@ -132,6 +132,9 @@ class Lacked(NamedTuple):
     why: str
 
 
+NO_DRIVER = Lacked("nvml", "this node has no NVIDIA driver")  # no news for people, where nothing asks for a GPU
+
+
 Observed = (
     Sighting
     | Early

@@ -23,7 +23,7 @@ from .causes_node import ADMIT, LEAVE, NOTICE, admitted, alarms, left, node_caus
 from .classes import find
 from .evidence import NodeEvidence, RankExit, RoundEvidence
 from .fingerprint import fingerprint
-from .observed import Early, HookWord, Lacked, SchedulerWord, Sighting, Silence, Slow
+from .observed import NO_DRIVER, Early, HookWord, Lacked, SchedulerWord, Sighting, Silence, Slow
 from .own_signatures import NONE, OwnSignatures, xids_of
 from .placed import DOUBTFUL
 from .reading import Reading, Standing, read
@@ -297,7 +297,10 @@ def _seen(nodes: Sequence[NodeEvidence], scenes: Sequence[Scene], xids: Mapping[
 
 def _lacked(nodes: Iterable[NodeEvidence]) -> tuple[str, ...]:
     """Return the sources that had nothing to say, each reason once."""
-    missing = [(fact.source, fact.why, node.node) for node in nodes for fact in node.facts if isinstance(fact, Lacked)]
+    told = (
+        (fact, node.node) for node in nodes for fact in node.facts if isinstance(fact, Lacked) and fact != NO_DRIVER
+    )
+    missing = [(fact.source, fact.why, node) for fact, node in told]
     counts = Counter((source, why) for source, why, _ in missing)
     first = {(source, why): node for source, why, node in reversed(missing)}
     return _bounded([

@@ -24,8 +24,8 @@ from remuster.agent import gpu_start, proc
 from remuster.agent import node_words as words
 from remuster.agent.gpu_watch import HARD_WINDOW_S, GpuWatch
 from remuster.agent.linux import boottime
-from remuster.agent.sources import NO_DRIVER, Begun, RankHere
-from remuster.health.observed import Gpu, Lacked
+from remuster.agent.sources import Begun, RankHere
+from remuster.health.observed import NO_DRIVER, Gpu, Lacked
 from remuster.health.own_signatures import OwnSignatures
 from remuster.rendezvous.records import Round
 

@@ -32,6 +32,7 @@ def test_the_whole_table() -> None:
         ("--max-restarts", "3"),
         ("--retry-budget", "none"),
         ("--exit-code-map", "none"),
+        ("--checkpoint-format", "none"),
         ("--signatures", "none"),
         ("--on-store-loss", "fence"),
         ("--admit", "restart"),

@@ -158,7 +158,8 @@ def test_b34_without_a_driver_failures_are_judged_and_one_line_says_so_where_gpu
         assert lacked["source"] == "nvml"
         assert lacked["why"].startswith("this node has no NVIDIA driver")
     assert len(node.records()) == 2
-    assert node.err.lower().count("nvidia") == (0 if visible is None else 2)  # one line: no driver; look at nvidia-smi
+    # one line (no driver; look at nvidia-smi), and what the report says is lacked
+    assert node.err.lower().count("nvidia") == (0 if visible is None else 4)
     assert json.dumps(node.events()).count("no evidence from nvml") == (0 if visible is None else 1)
 
 

@@ -108,7 +108,7 @@ def test_a_hook_that_fails_ends_the_job_in_words(place: Place) -> None:
 
 # An unchanged script of any framework: it knows nothing of remuster, and takes a path among its arguments.
 UNCHANGED = """
-import os, pickle, sys
+import os, sys, time
 from pathlib import Path
 from like_torch import dcp
 kept, desk, given = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
@@ -119,6 +119,8 @@ if os.environ["RANK"] == "0":
     dcp(kept, "step-10")
     dcp(kept, "step-20")
     os.rename(kept / "step-20" / ".metadata", kept / "step-20" / ".metadata.tmp")
+    while not (desk / "given-0-1").exists():
+        time.sleep(0.01)
     os._exit(1)  # in mid-save
 import signal; signal.pause()
 """

@@ -23,8 +23,9 @@ import pytest
 from digits_check import EXAMPLE, check, lacking
 
 import remuster
+from remuster.checkpoint.examine import Asked
 from remuster.checkpoint.patience import Patience
-from remuster.checkpoint.resume import choose
+from remuster.checkpoint.resume import search
 
 WORLD, STEPS, SAVE_EVERY = 2, 24, 5
 PATIENCE_S = 100  # importing torch takes seconds, and many times that on a busy machine
@@ -139,7 +140,7 @@ def resumed(killed: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
         for twin in ("none", *SABOTAGE):
             outs[twin] = place / twin
             shutil.copytree(killed, outs[twin])
-            choice = choose(outs[twin] / "checkpoints", "digits", ((1, None),), Patience(()))
+            choice = search(outs[twin] / "checkpoints", Asked("digits", ((1, None),)), Patience(()))
             assert choice.step >= 15
             more = [] if twin == "none" else ["--sabotage", twin]
             started += stack.enter_context(ranks(outs[twin], 1, *more, resume=Path(choice.path)))

@@ -288,9 +288,10 @@ def test_a_pattern_of_the_commonest_letters_is_found_too() -> None:
 
 def test_a_long_log_keeps_the_sites_lines() -> None:
     lines = [f"step {n} loss 1.{n}" for n in range(20_000)]
-    lines[7000] = GAVE_UP
+    line = "12:00:01 SITE-42: shard 7 gave up"  # no word of the built-in tables in it
+    lines[7000] = line
     for signs, kept in ((SITE, True), (NONE, False)):
         taken = excerpt.Excerpt(excerpt.Signs(signs))
         for at in range(0, len(lines), 500):
             taken.feed("\n".join(lines[at : at + 500]).encode(), range(at + 1, at + 501))
-        assert ((7001, GAVE_UP) in taken.lines()) is kept
+        assert ((7001, line) in taken.lines()) is kept
