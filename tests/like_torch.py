@@ -31,5 +31,7 @@ def dcp(directory: Path, name: str, shard: bytes | None = None) -> Path:
     step.mkdir(parents=True)
     (step / "__0_0.distcp").write_bytes(shard)
     info = Holder(relative_path="__0_0.distcp", offset=0, length=len(shard))
-    (step / ".metadata").write_bytes(pickle.dumps(Holder(storage_data={"weight": info})))
+    index = Holder(fqn="weight", offset=None, index=None)
+    metadata = Holder(state_dict_metadata={"weight": Holder()}, storage_data={index: info})
+    (step / ".metadata").write_bytes(pickle.dumps(metadata))
     return step
