@@ -60,8 +60,21 @@ def claiming(name: str, files: Collection[str]) -> Format | None:
 def judge(folder: Folder, question: Question, format_: Format | None) -> Finding:
     """Judge an entry by its format; without one it is unknown."""
     if format_ is None:
+        if inside := _step_in(folder):
+            return Unknown(f"it holds {inside!a}: if its folders are the steps, give {folder.name!a} as the directory")
         return Unknown(f"none of the formats known here has such files ({', '.join(names())})")
     return format_.judge(folder, question)
+
+
+def _step_in(folder: Folder) -> str:
+    """Return a folder in it that could be a step of some format; "" without one."""
+    inside: dict[str, list[str]] = {}
+    for path in folder.files:
+        name, slash, rest = path.partition("/")
+        if slash:
+            inside.setdefault(name, []).append(rest)
+    claimed = ((name, claiming(name, files)) for name, files in sorted(inside.items()))
+    return next((name for name, format_ in claimed if format_ and format_.name != "torch"), "")
 
 
 def _all() -> Iterator[Format]:

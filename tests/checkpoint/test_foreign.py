@@ -145,3 +145,50 @@ def test_a_format_that_is_asked_for_is_the_only_one(tmp_path: Path) -> None:
 def test_names_of_twelve_digits_may_be_anybodys(tmp_path: Path) -> None:
     step = dcp(tmp_path, "step-000000000010")
     assert (find(tmp_path).path, find(tmp_path).format) == (str(step), "dcp")
+
+
+@pytest.mark.parametrize("target", ["epoch=0-step=5.ckpt", "./epoch=0-step=5.ckpt", "{directory}/epoch=0-step=5.ckpt"])
+def test_a_link_to_what_lies_beside_it_is_no_news(tmp_path: Path, target: str) -> None:
+    """Lightning's save_last='link': last.ckpt leads to the newest file of the same directory."""
+    (tmp_path / "epoch=0-step=5.ckpt").write_bytes(saved(1))
+    (tmp_path / "last.ckpt").symlink_to(target.format(directory=tmp_path))
+    assert [look.name for look in looks(tmp_path, Asked(), Patience(()))] == ["epoch=0-step=5.ckpt"]
+
+
+@pytest.mark.parametrize("target", ["gone.ckpt", "step-20", "last.ckpt", "/nowhere/step-20", "..", "."])
+@pytest.mark.parametrize("name", ["step-20", "last.ckpt"])
+def test_a_link_that_leads_nowhere_hides_no_checkpoint(tmp_path: Path, name: str, target: str) -> None:
+    step = dcp(tmp_path, "step-10")
+    (tmp_path / name).symlink_to(target)
+    choice = find(tmp_path)
+    assert choice.path == str(step)
+    assert all("symbolic link" in reason for _, reason in choice.refused)
+
+
+def test_the_files_of_a_checkpoint_are_not_taken_for_checkpoints(tmp_path: Path) -> None:
+    for name in ("rng_state_0.pth", "rng_state_1.pth", "scheduler.pt", "optimizer.pt", "trainer_state.json"):
+        (tmp_path / name).write_bytes(saved(1))
+    assert find(tmp_path).refused == ((str(tmp_path), "it is itself a checkpoint: give the directory that holds it"),)
+
+
+@pytest.mark.parametrize("of", ["dcp", "deepspeed"])
+def test_the_directory_above_is_refused_in_words(tmp_path: Path, of: str) -> None:
+    if of == "dcp":
+        dcp(tmp_path / "run", "step-10")
+    else:
+        (tmp_path / "run" / "global_step10").mkdir(parents=True)
+        (tmp_path / "run" / "global_step10" / "mp_rank_00_model_states.pt").write_bytes(saved(1))
+    [(name, reason)] = find(tmp_path).refused
+    assert name == "run"
+    assert "give 'run' as the directory" in reason
+
+
+def test_a_model_beside_checkpoints_is_none_of_them(tmp_path: Path) -> None:
+    """To begin from best_model.pt when every checkpoint is refused would be neither a resume nor a fresh start."""
+    torn = dcp(tmp_path, "step-10")
+    (torn / ".metadata").unlink()
+    (tmp_path / "best_model.pt").write_bytes(saved(1))
+    choice = find(tmp_path)
+    assert choice.path == ""
+    assert "beside dcp checkpoints" in dict(choice.refused)["best_model.pt"]
+    assert find(tmp_path, format="torch").path == str(tmp_path / "best_model.pt")
