@@ -19,8 +19,7 @@ from . import (
 )
 from .finding import Finding, Format, Question, Unknown
 from .folder import Folder
-
-GROUP = "remuster.checkpoint_formats"  # of entry points: name = module:object, which is a Format
+from .installed import installed
 
 BUILT_IN: tuple[Format, ...] = (  # the more particular before the more general
     published.Published(),
@@ -62,7 +61,8 @@ def judge(folder: Folder, question: Question, format_: Format | None) -> Finding
     if format_ is None:
         if inside := _step_in(folder):
             return Unknown(f"it holds {inside!a}: if its folders are the steps, give {folder.name!a} as the directory")
-        return Unknown(f"none of the formats known here has such files ({', '.join(names())})")
+        trouble = "".join(f"; {other.trouble}" for other in installed() if other.trouble)
+        return Unknown(f"none of the formats known here has such files ({', '.join(names())}){trouble}")
     return format_.judge(folder, question)
 
 
@@ -79,7 +79,4 @@ def _step_in(folder: Folder) -> str:
 
 def _all() -> Iterator[Format]:
     yield from BUILT_IN
-    from importlib.metadata import entry_points
-
-    for point in entry_points(group=GROUP):
-        yield point.load()
+    yield from installed()
