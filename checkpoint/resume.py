@@ -91,7 +91,7 @@ def looks(directory: Path, asked: Asked, patience: Patience | None = None, seen:
 
 def _itself(directory: Path, candidates: Iterable[Candidate]) -> str:
     """Return the format that the directory's own files are of; empty if it holds steps, nothing, or loose files."""
-    if any(candidate.order >= 0 and (directory / candidate.name).is_dir() for candidate in candidates):
+    if any(candidate.order >= 0 and os.path.isdir(directory / candidate.name) for candidate in candidates):
         return ""
     files = [name for name in os.listdir(directory) if name != ".remuster"]
     if not files:

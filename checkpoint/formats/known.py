@@ -60,19 +60,18 @@ def judge(folder: Folder, question: Question, format_: Format | None) -> Finding
     """Judge an entry by its format; without one it is unknown."""
     if format_ is None:
         if inside := _step_in(folder):
-            return Unknown(f"it holds {inside!a}: if its folders are the steps, give {folder.name!a} as the directory")
+            return Unknown(f"it holds {inside!a}: if that is a checkpoint, give {folder.name!a} as the directory")
         trouble = "".join(f"; {other.trouble}" for other in installed() if other.trouble)
         return Unknown(f"none of the formats known here has such files ({', '.join(names())}){trouble}")
     return format_.judge(folder, question)
 
 
 def _step_in(folder: Folder) -> str:
-    """Return a folder in it that could be a step of some format; "" without one."""
+    """Return an entry of it that could be a checkpoint of some framework; "" without one."""
     inside: dict[str, list[str]] = {}
     for path in folder.files:
-        name, slash, rest = path.partition("/")
-        if slash:
-            inside.setdefault(name, []).append(rest)
+        name, _, rest = path.partition("/")
+        inside.setdefault(name, []).append(rest or name)
     claimed = ((name, claiming(name, files)) for name, files in sorted(inside.items()))
     return next((name for name, format_ in claimed if format_ and format_.name != "torch"), "")
 

@@ -171,13 +171,12 @@ def test_the_files_of_a_checkpoint_are_not_taken_for_checkpoints(tmp_path: Path)
     assert find(tmp_path).refused == ((str(tmp_path), "it is itself a checkpoint: give the directory that holds it"),)
 
 
-@pytest.mark.parametrize("of", ["dcp", "deepspeed"])
-def test_the_directory_above_is_refused_in_words(tmp_path: Path, of: str) -> None:
-    if of == "dcp":
-        dcp(tmp_path / "run", "step-10")
-    else:
-        (tmp_path / "run" / "global_step10").mkdir(parents=True)
-        (tmp_path / "run" / "global_step10" / "mp_rank_00_model_states.pt").write_bytes(saved(1))
+@pytest.mark.parametrize(
+    "file", ["step-10/__0_0.distcp", "global_step10/mp_rank_00_model_states.pt", "epoch=0-step=5.ckpt"]
+)
+def test_the_directory_above_is_refused_in_words(tmp_path: Path, file: str) -> None:
+    (tmp_path / "run" / file).parent.mkdir(parents=True)
+    (tmp_path / "run" / file).write_bytes(saved(1))
     [(name, reason)] = find(tmp_path).refused
     assert name == "run"
     assert "give 'run' as the directory" in reason
@@ -192,3 +191,10 @@ def test_a_model_beside_checkpoints_is_none_of_them(tmp_path: Path) -> None:
     assert choice.path == ""
     assert "beside dcp checkpoints" in dict(choice.refused)["best_model.pt"]
     assert find(tmp_path, format="torch").path == str(tmp_path / "best_model.pt")
+
+
+def test_a_link_that_may_not_be_followed_hides_nothing(tmp_path: Path) -> None:
+    """What lies behind /proc/1/fd/0 nobody may see, root in a container included, or it is something else."""
+    step = dcp(tmp_path, "step-10")
+    (tmp_path / "step-20").symlink_to("/proc/1/fd/0")
+    assert find(tmp_path).path == str(step)
