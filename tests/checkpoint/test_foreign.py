@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from checkpoint_samples import SAMPLES
 from like_torch import dcp, saved
 
 from remuster.checkpoint.examine import Asked, Seen
@@ -198,3 +199,28 @@ def test_a_link_that_may_not_be_followed_hides_nothing(tmp_path: Path) -> None:
     step = dcp(tmp_path, "step-10")
     (tmp_path / "step-20").symlink_to("/proc/1/fd/0")
     assert find(tmp_path).path == str(step)
+
+
+def test_a_file_that_is_cut_short_while_it_is_read_is_told_in_words(tmp_path: Path) -> None:
+    for moment in range(40):
+        step = tmp_path / f"{moment}" / "checkpoint_5"
+        shutil.copytree(SAMPLES / "accelerate/complete/checkpoint_5", step)
+        asked = iter(range(1000))
+
+        def cut(step: Path = step, asked: Iterator[int] = asked, moment: int = moment) -> bool:
+            if next(asked) == moment:
+                os.truncate(step / "random_states_1.pkl", 99)
+            return False
+
+        choice = search(step.parent, Asked(give_up=cut), Patience(()))
+        assert choice.path or "random_states_1.pkl" in choice.refused[0][1]
+
+
+@pytest.mark.parametrize("step", [-1, 10**18, 10**4000], ids=["negative", "19 digits", "4001 digits"])
+def test_a_step_that_is_none_is_refused(tmp_path: Path, step: int) -> None:
+    """It would go into the job's record, and to the ranks."""
+    (tmp_path / "last.pt").write_bytes(saved({"step": step}))
+    choice = find(tmp_path)
+    assert not choice.path or choice.step == 0
+    (tmp_path / "step-5.pt").write_bytes(saved({"step": 10**18 - 1}))
+    assert find(tmp_path).step == 10**18 - 1
