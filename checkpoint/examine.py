@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .digest import never
 from .layout import step_of
 from .manifest import Manifest
-from .names import Candidate
+from .names import MOST_DIGITS, Candidate
 from .patience import Patience
 from .select import History, Origin, judge
 from .verify import Refused, Verified, files_of_size, read_manifest, said, verify_files
@@ -129,8 +129,12 @@ def _others(directory: Path, candidate: Candidate, asked: Asked, patience: Patie
                 break
     except OSError as error:
         return look._replace(words=said(error, candidate.name))
+    except ValueError as error:  # what had been found whole was cut short before it was looked into
+        return look._replace(words=f"{error}")
     if isinstance(finding, Whole):
         step = candidate.step if finding.step is None else finding.step
+        if step is not None and not 0 <= step < 10**MOST_DIGITS:
+            return look._replace(words=f"the step that it says is none: it is below 0 or has over {MOST_DIGITS} digits")
         return look._replace(whole=True, step=step, words=finding.how, world=finding.world)
     if isinstance(finding, Torn):
         return look._replace(whole=False, words=finding.reason, lacking=finding.lacking)

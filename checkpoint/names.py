@@ -17,7 +17,9 @@ SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".tar", ".safetensors")  # of checkp
 _UNFINISHED = re.compile(
     r"\.(tmp|temp|part|partial|incomplete|superseded|orbax-checkpoint-tmp)(?![a-z])|^tmp|~$", re.I | re.A
 )
-_DATE = re.compile(r"(20\d\d)-(\d\d)-(\d\d)[_T](\d\d)-(\d\d)-(\d\d)(?:\.(\d{1,6}))?", re.A)
+_DATE = re.compile(
+    r"(?<!\d)(20\d\d)(-?)([01]\d)\2([0-3]\d)[-_T](\d\d)([-:]?)(\d\d)\6(\d\d)(?:\.(\d{1,6})|(?!\d))", re.A
+)
 _STEP = re.compile(r"(?:step|iter(?:ation)?)s?[=_-]?(\d+)", re.I | re.A)
 _NUMBER = re.compile(r"(?<![\d.])\d+(?![\d.]*\.?\d)", re.A)
 _VERSION = re.compile(r"-v\d+$", re.A)
@@ -47,8 +49,8 @@ def candidate(name: str, is_file: bool) -> Candidate | None:
         stem = stem.removesuffix(suffix)
     stem = _VERSION.sub("", stem)
     if date := _DATE.search(stem):
-        *parts, fraction = date.groups()
-        return Candidate(name, int("".join(parts) + (fraction or "").ljust(6, "0")), None, bool(found))
+        parts, fraction = date.group(1, 3, 4, 5, 7, 8), date[9] or ""
+        return Candidate(name, int("".join(parts) + fraction.ljust(6, "0")), None, bool(found))
     numbers = _STEP.findall(stem) or _NUMBER.findall(stem)
     if not numbers or len(numbers[-1]) > MOST_DIGITS:
         return Candidate(name, -1, None, bool(found))

@@ -14,7 +14,7 @@ from pathlib import Path
 from .digest import OVERDUE
 from .errors import GaveUp
 from .examine import Asked, Look, Seen, examine
-from .names import shown
+from .names import Candidate, shown
 from .patience import Patience
 from .scan import scan
 
@@ -71,20 +71,28 @@ def looks(directory: Path, asked: Asked, patience: Patience | None = None, seen:
     if not listing.present:
         yield Look(str(directory), words="this checkpoint directory does not exist")
         return
-    if not any(candidate.order >= 0 for candidate in listing.candidates) and (format_ := _itself(directory)):
+    if format_ := _itself(directory, listing.candidates):
         yield Look(str(directory), format_, words="it is itself a checkpoint: give the directory that holds it")
         return
+    framework = ""  # whose checkpoints lie there
     for candidate in listing.candidates:
         if asked.give_up():
             raise GaveUp(OVERDUE)
         if reason := asked.objection(candidate.name):
             yield Look(candidate.name, words=reason, step=candidate.step)
-        else:
-            yield examine(directory, candidate, asked, patience, seen)
+            continue
+        look = examine(directory, candidate, asked, patience, seen)
+        if look.format != LOOSE:
+            framework = framework or look.format
+        elif look.whole and framework and candidate.order < 0:
+            look = look._replace(whole=None, words=f"{look.words}, but without a step, beside {framework} checkpoints")
+        yield look
 
 
-def _itself(directory: Path) -> str:
-    """Return the format that the directory's own files are of; empty if it holds nothing or only loose files."""
+def _itself(directory: Path, candidates: Iterable[Candidate]) -> str:
+    """Return the format that the directory's own files are of; empty if it holds steps, nothing, or loose files."""
+    if any(candidate.order >= 0 and os.path.isdir(directory / candidate.name) for candidate in candidates):
+        return ""
     files = [name for name in os.listdir(directory) if name != ".remuster"]
     if not files:
         return ""

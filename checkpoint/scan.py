@@ -59,9 +59,9 @@ def _list(directory: Path) -> tuple[tuple[Candidate, ...], tuple[str, ...]]:
             for entry in entries:
                 if entry.name in POINTERS:
                     pointers.append(entry.name)
-                elif (item := candidate(entry.name, entry.is_file())) is not None:
+                elif (item := candidate(entry.name, _is_file(entry))) and not (item.order < 0 and _repeats(entry)):
                     # one without a number in its name, such as last.ckpt, has its place among the others by its age
-                    age = entry.stat().st_mtime_ns if item.order < 0 and item.name.endswith(".ckpt") else 0
+                    age = _age(entry) if item.order < 0 and item.name.endswith(".ckpt") else 0
                     found.append((item.order, not item.unfinished, age, item.name, item))
     except FileNotFoundError:
         raise
@@ -75,6 +75,34 @@ def _list(directory: Path) -> tuple[tuple[Candidate, ...], tuple[str, ...]]:
     if not found or found[0][0] < 0 or found[-1][0] >= 0:
         return ordered, tuple(pointers)
     return _placed(directory, ordered, {name: age for _, _, age, name, _ in found if age}), tuple(pointers)
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # a link that leads round in a circle
+        return False
+
+
+def _age(entry: os.DirEntry[str]) -> int:
+    """Return when an entry was written; 0 if it has gone since. Of a link its own: it may lead nowhere."""
+    try:
+        return entry.stat(follow_symlinks=False).st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+def _repeats(entry: os.DirEntry[str]) -> bool:
+    """Say whether it is a link to what lies beside it and is listed itself: Lightning's last.ckpt, save_last='link'."""
+    if not entry.is_symlink():
+        return False
+    directory = os.path.dirname(entry.path)
+    try:
+        inside, name = os.path.split(os.readlink(entry.path))
+    except FileNotFoundError:
+        return True  # gone since
+    beside = inside in ("", ".", directory) and name not in ("", ".", "..", entry.name)
+    return beside and os.path.lexists(os.path.join(directory, name))
 
 
 def _placed(directory: Path, found: tuple[Candidate, ...], ages: Mapping[str, int]) -> tuple[Candidate, ...]:

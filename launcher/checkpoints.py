@@ -163,7 +163,7 @@ def _extent(path: Path) -> tuple[int | None, float | None]:
         own = path.lstat()
     except OSError:
         return None, None
-    if not path.is_dir():
+    if not os.path.isdir(path):  # pathlib's would raise where it may not look
         return own.st_size, own.st_mtime
     size, newest = 0, own.st_mtime
     for parent, _, names in os.walk(path):

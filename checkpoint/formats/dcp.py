@@ -37,8 +37,9 @@ class Dcp:
 
     def claims(self, name: str, files: Collection[str]) -> bool:
         """See Format."""
+        top = (file for file in files if "/" not in file)
         return any(
-            file in (METADATA, METADATA + ".tmp") or file.endswith(".distcp") or OWN.fullmatch(file) for file in files
+            file in (METADATA, METADATA + ".tmp") or file.endswith(".distcp") or OWN.fullmatch(file) for file in top
         )
 
     def judge(self, folder: Folder, question: Question) -> Finding:

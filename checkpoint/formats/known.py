@@ -19,8 +19,7 @@ from . import (
 )
 from .finding import Finding, Format, Question, Unknown
 from .folder import Folder
-
-GROUP = "remuster.checkpoint_formats"  # of entry points: name = module:object, which is a Format
+from .installed import installed
 
 BUILT_IN: tuple[Format, ...] = (  # the more particular before the more general
     published.Published(),
@@ -60,13 +59,23 @@ def claiming(name: str, files: Collection[str]) -> Format | None:
 def judge(folder: Folder, question: Question, format_: Format | None) -> Finding:
     """Judge an entry by its format; without one it is unknown."""
     if format_ is None:
-        return Unknown(f"none of the formats known here has such files ({', '.join(names())})")
+        if inside := _step_in(folder):
+            return Unknown(f"it holds {inside!a}: if that is a checkpoint, give {folder.name!a} as the directory")
+        trouble = "".join(f"; {other.trouble}" for other in installed() if other.trouble)
+        return Unknown(f"none of the formats known here has such files ({', '.join(names())}){trouble}")
     return format_.judge(folder, question)
+
+
+def _step_in(folder: Folder) -> str:
+    """Return an entry of it that could be a checkpoint of some framework; "" without one."""
+    inside: dict[str, list[str]] = {}
+    for path in folder.files:
+        name, _, rest = path.partition("/")
+        inside.setdefault(name, []).append(rest or name)
+    claimed = ((name, claiming(name, files)) for name, files in sorted(inside.items()))
+    return next((name for name, format_ in claimed if format_ and format_.name != "torch"), "")
 
 
 def _all() -> Iterator[Format]:
     yield from BUILT_IN
-    from importlib.metadata import entry_points
-
-    for point in entry_points(group=GROUP):
-        yield point.load()
+    yield from installed()

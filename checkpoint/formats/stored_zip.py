@@ -119,6 +119,8 @@ class StoredZip:
             raise NotWhole("its directory is damaged") from None
         if at != len(raw) or not found or found[0][3]:
             raise NotWhole("its directory is damaged")
+        if len({name for name, *_ in found}) < count:
+            raise NotWhole("two of its members have the same name")
         untils = [header for _, _, _, header in found[1:]] + [end]
         members = tuple(Member(*item, until) for item, until in zip(found, untils, strict=True))
         for member in members:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from checkpoint_samples import SAMPLES
 from like_torch import dcp, saved
 
 from remuster.checkpoint.examine import Asked, Seen
@@ -145,3 +146,81 @@ def test_a_format_that_is_asked_for_is_the_only_one(tmp_path: Path) -> None:
 def test_names_of_twelve_digits_may_be_anybodys(tmp_path: Path) -> None:
     step = dcp(tmp_path, "step-000000000010")
     assert (find(tmp_path).path, find(tmp_path).format) == (str(step), "dcp")
+
+
+@pytest.mark.parametrize("target", ["epoch=0-step=5.ckpt", "./epoch=0-step=5.ckpt", "{directory}/epoch=0-step=5.ckpt"])
+def test_a_link_to_what_lies_beside_it_is_no_news(tmp_path: Path, target: str) -> None:
+    """Lightning's save_last='link': last.ckpt leads to the newest file of the same directory."""
+    (tmp_path / "epoch=0-step=5.ckpt").write_bytes(saved(1))
+    (tmp_path / "last.ckpt").symlink_to(target.format(directory=tmp_path))
+    assert [look.name for look in looks(tmp_path, Asked(), Patience(()))] == ["epoch=0-step=5.ckpt"]
+
+
+@pytest.mark.parametrize("target", ["gone.ckpt", "step-20", "last.ckpt", "/nowhere/step-20", "..", "."])
+@pytest.mark.parametrize("name", ["step-20", "last.ckpt"])
+def test_a_link_that_leads_nowhere_hides_no_checkpoint(tmp_path: Path, name: str, target: str) -> None:
+    step = dcp(tmp_path, "step-10")
+    (tmp_path / name).symlink_to(target)
+    choice = find(tmp_path)
+    assert choice.path == str(step)
+    assert all("symbolic link" in reason for _, reason in choice.refused)
+
+
+def test_the_files_of_a_checkpoint_are_not_taken_for_checkpoints(tmp_path: Path) -> None:
+    for name in ("rng_state_0.pth", "rng_state_1.pth", "scheduler.pt", "optimizer.pt", "trainer_state.json"):
+        (tmp_path / name).write_bytes(saved(1))
+    assert find(tmp_path).refused == ((str(tmp_path), "it is itself a checkpoint: give the directory that holds it"),)
+
+
+@pytest.mark.parametrize(
+    "file", ["step-10/__0_0.distcp", "global_step10/mp_rank_00_model_states.pt", "epoch=0-step=5.ckpt"]
+)
+def test_the_directory_above_is_refused_in_words(tmp_path: Path, file: str) -> None:
+    (tmp_path / "run" / file).parent.mkdir(parents=True)
+    (tmp_path / "run" / file).write_bytes(saved(1))
+    [(name, reason)] = find(tmp_path).refused
+    assert name == "run"
+    assert "give 'run' as the directory" in reason
+
+
+def test_a_model_beside_checkpoints_is_none_of_them(tmp_path: Path) -> None:
+    """To begin from best_model.pt when every checkpoint is refused would be neither a resume nor a fresh start."""
+    torn = dcp(tmp_path, "step-10")
+    (torn / ".metadata").unlink()
+    (tmp_path / "best_model.pt").write_bytes(saved(1))
+    choice = find(tmp_path)
+    assert choice.path == ""
+    assert "beside dcp checkpoints" in dict(choice.refused)["best_model.pt"]
+    assert find(tmp_path, format="torch").path == str(tmp_path / "best_model.pt")
+
+
+def test_a_link_that_may_not_be_followed_hides_nothing(tmp_path: Path) -> None:
+    """What lies behind /proc/1/fd/0 nobody may see, root in a container included, or it is something else."""
+    step = dcp(tmp_path, "step-10")
+    (tmp_path / "step-20").symlink_to("/proc/1/fd/0")
+    assert find(tmp_path).path == str(step)
+
+
+def test_a_file_that_is_cut_short_while_it_is_read_is_told_in_words(tmp_path: Path) -> None:
+    for moment in range(40):
+        step = tmp_path / f"{moment}" / "checkpoint_5"
+        shutil.copytree(SAMPLES / "accelerate/complete/checkpoint_5", step)
+        asked = iter(range(1000))
+
+        def cut(step: Path = step, asked: Iterator[int] = asked, moment: int = moment) -> bool:
+            if next(asked) == moment:
+                os.truncate(step / "random_states_1.pkl", 99)
+            return False
+
+        choice = search(step.parent, Asked(give_up=cut), Patience(()))
+        assert choice.path or "random_states_1.pkl" in choice.refused[0][1]
+
+
+@pytest.mark.parametrize("step", [-1, 10**18, 10**4000], ids=["negative", "19 digits", "4001 digits"])
+def test_a_step_that_is_none_is_refused(tmp_path: Path, step: int) -> None:
+    """It would go into the job's record, and to the ranks."""
+    (tmp_path / "last.pt").write_bytes(saved({"step": step}))
+    choice = find(tmp_path)
+    assert not choice.path or choice.step == 0
+    (tmp_path / "step-5.pt").write_bytes(saved({"step": 10**18 - 1}))
+    assert find(tmp_path).step == 10**18 - 1

@@ -84,3 +84,11 @@ def test_template_words_name_no_unfinished_step() -> None:
 
 def test_a_name_of_any_bytes_can_be_shown() -> None:
     assert (shown("step-5"), shown("a\nb"), shown("step-\udcff")) == ("step-5", r"a\nb", r"step-\udcff")
+
+
+def test_a_date_without_hyphens_orders_too() -> None:
+    older, newer = (candidate(f"run_{date}", False) for date in ("20261129_235959", "20261130-000001"))
+    assert older is not None
+    assert newer is not None
+    assert older.order < newer.order
+    assert older.step is newer.step is None

@@ -110,3 +110,12 @@ def test_large_members_are_read_in_blocks_and_until_told_to_stop(tmp_path: Path)
         archive.check(stop)
     os.close(fd)
     assert asked == 4
+
+
+def test_two_members_of_one_name_are_refused(tmp_path: Path) -> None:
+    """Readers differ in which of the two they take."""
+    out = io.BytesIO(REAL.read_bytes())
+    with zipfile.ZipFile(out, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
+        archive.writestr(archive.namelist()[0], b"another")
+    with pytest.raises(NotWhole, match="same name"):
+        checked(tmp_path / "a", out.getvalue())
