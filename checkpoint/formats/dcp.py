@@ -1,76 +1,144 @@
 """torch.distributed.checkpoint (FSDP2 and others): shards ``__R_K.distcp``, and ``.metadata``, written last.
 
 Ranks write their shards in place; then the coordinator writes ``.metadata.tmp``, fsyncs and renames it
-(torch/distributed/checkpoint/filesystem.py, 2.13), so ``.metadata`` is a commit marker. It names, for every tensor, a
-file, an offset and a length. The shards carry no checksum of their own: content that was changed in place is not seen.
+(torch/distributed/checkpoint/filesystem.py, 2.13), so ``.metadata`` is a commit marker. Every piece that it names is
+what torch.save wrote, with its CRC-32s, at an offset in a shard. With ``use_collectives=False`` each rank R writes a
+``__R.metadata`` of its own instead, for its own shards, and how many ranks there were is recorded nowhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import cast
+import re
+from collections.abc import Collection, Iterable
+from functools import partial
 
+from .dcp_metadata import METADATA, Piece, Unread, read_pieces
 from .finding import Finding, Question, Torn, Unknown, Whole
 from .folder import Folder
-from .inert_pickle import Inert, NotReadable, loads
+from .inert_pickle import NotReadable
+from .side_by_side import Job, first_of
+from .stored_zip import NotWhole, StoredZip
 
-METADATA = ".metadata"
-LARGEST = 256 << 20
+OWN = re.compile(r"__(\d+)\.metadata")  # of one rank
+SHARD = re.compile(r"__(\d+)_\d+\.distcp")
+BATCH_BYTES = 64 << 20  # of pieces that one thread reads before it takes others
+BATCH_PIECES = 512
 
 
 class Dcp:
     """A directory of torch.distributed.checkpoint."""
 
     name = "dcp"
+    unseen = (
+        "two shards in each other's place whose pieces have the same offsets and lengths; a step that was saved again "
+        "into the same directory and is now half the older, half the newer one; pieces that were transformed on their "
+        "way (compressed, encrypted): their sizes only"
+    )
 
     def claims(self, name: str, files: Collection[str]) -> bool:
         """See Format."""
-        return any(file in (METADATA, METADATA + ".tmp") or file.endswith(".distcp") for file in files)
+        return any(
+            file in (METADATA, METADATA + ".tmp") or file.endswith(".distcp") or OWN.fullmatch(file) for file in files
+        )
 
     def judge(self, folder: Folder, question: Question) -> Finding:
         """See Format."""
-        return shards(folder)
+        return shards(folder, "", question)
 
 
-def shards(folder: Folder, prefix: str = "") -> Finding:
-    """Judge the shards below ``prefix`` by the metadata there."""
+def shards(folder: Folder, prefix: str = "", question: Question | None = None) -> Finding:
+    """Judge the shards below ``prefix`` ("", or a path that ends in "/") by the metadata there."""
+    question = question or Question()
     path = prefix + METADATA
-    if path not in folder.files:
-        only = " (only .metadata.tmp: the save did not come to its end)" if path + ".tmp" in folder.files else ""
-        return Torn(f"{path!a} is missing{only}", (path,))
-    try:
-        need = _promised(folder.read(path, LARGEST))
-    except NotReadable as error:
-        return Torn(f"{path!a} cannot be read: {error}")
-    except ValueError as error:
-        return Unknown(f"{path!a}: {error}")
-    lacking = tuple(sorted(prefix + file for file in need if prefix + file not in folder.files))
-    short = [
-        f"{prefix + file!a} has {folder.files[prefix + file]} bytes; {METADATA} needs {end}"
-        for file, end in sorted(need.items())
-        if folder.files.get(prefix + file, end) < end
-    ]
-    if short:
-        return Torn(short[0])
-    if lacking:
-        return Torn(f"{len(lacking)} of {len(need)} shard files are missing, {lacking[0]!a} first", lacking)
-    world = len({file.split("_")[2] for file in need if file.startswith("__")}) or None
-    return Whole(f"{METADATA}, and the sizes of the {len(need)} shard files that it names", world=world)
+    inside = [file[len(prefix) :] for file in folder.files if file.startswith(prefix)]
+    ranks = sorted(int(found[1]) for file in inside if (found := OWN.fullmatch(file)))
+    if path + ".tmp" in folder.files and path in folder.files:
+        return Torn(f"{path + '.tmp'!a} lies beside {METADATA}: another save into this directory was interrupted")
+    if path in folder.files:
+        return _judged(folder, prefix, [path], _world(inside), question)
+    if ranks:
+        return _of_each_rank(folder, prefix, ranks, question)
+    only = " (only .metadata.tmp: the save did not come to its end)" if path + ".tmp" in folder.files else ""
+    return Torn(f"{path!a} is missing{only}", (path,))
 
 
-def _promised(raw: bytes) -> dict[str, int]:
-    """Return each file that the metadata names, and where the last piece in it ends, in bytes."""
-    metadata = loads(raw)
-    state = metadata.state if isinstance(metadata, Inert) else None
-    storage = cast("dict[str, object]", state).get("storage_data") if isinstance(state, dict) else None
-    if not isinstance(storage, dict) or not storage:
-        raise ValueError("it names no data")
+def _of_each_rank(folder: Folder, prefix: str, ranks: list[int], question: Question) -> Finding:
+    if question.world is None:
+        return Unknown("each rank wrote its own metadata, so that it is not recorded how many ranks there were")
+    if extra := [rank for rank in ranks if rank >= question.world]:
+        return Torn(f"it was written by {extra[-1] + 1} ranks, each for itself; {question.world} cannot load it")
+    names = [f"{prefix}__{rank}{METADATA}" for rank in range(question.world)]
+    if lacking := tuple(name for name in names if name not in folder.files):
+        return Torn(f"{lacking[0]!a} is missing: that rank's save did not come to its end", lacking)
+    return _judged(folder, prefix, names, question.world, question)
+
+
+def _judged(folder: Folder, prefix: str, names: list[str], world: int | None, question: Question) -> Finding:
+    pieces: list[Piece] = []
+    for name in names:
+        try:
+            pieces += read_pieces(folder, name, question.give_up)
+        except NotReadable as error:
+            return Torn(f"{name!a} cannot be read: {error}")
+        except Unread as error:
+            return Unknown(f"{name!a}: {error}")
+        except ValueError as error:
+            return Torn(f"{name!a} is damaged: {error}")
     need: dict[str, int] = {}
-    for info in cast("dict[object, object]", storage).values():
-        held = info.state if isinstance(info, Inert) else None
-        fields = cast("dict[str, object]", held) if isinstance(held, dict) else {}
-        path, offset, length = fields.get("relative_path"), fields.get("offset"), fields.get("length")
-        if not isinstance(path, str) or not isinstance(offset, int) or not isinstance(length, int):
-            raise ValueError("its storage_data is of a form that is not known here")
-        need[path] = max(need.get(path, 0), offset + length)
-    return need
+    for piece in pieces:
+        path = prefix + piece.file
+        need[path] = max(need.get(path, 0), piece.end)
+    short = [f for f, end in sorted(need.items()) if folder.files.get(f, end) < end]
+    if short:
+        has, wants = folder.files[short[0]], need[short[0]]
+        return Torn(f"{short[0]!a} has {has} bytes; {METADATA} needs {wants}")
+    if lacking := tuple(sorted(need.keys() - folder.files.keys())):
+        return Torn(f"{len(lacking)} of {len(need)} shard files are missing, {lacking[0]!a} first", lacking)
+    how = f"{METADATA}, and the sizes of the {len(need)} shard files that it names"
+    plain = [piece for piece in pieces if not piece.transformed]
+    if question.deep and plain:
+        bare: list[int] = []
+        jobs: list[Job] = [partial(_read, folder, prefix, batch, bare) for batch in _batches(plain)]
+        if wrong := first_of(jobs, question):
+            return Torn(wrong)
+        how += f", and CRC-32 of {len(plain) - sum(bare)} pieces in them"
+        how += f" (sizes only of {sum(bare)}: without checksums)" if sum(bare) else ""
+    if question.deep and len(plain) < len(pieces):
+        how += f" (sizes only of {len(pieces) - len(plain)}: transformed, not as torch.save wrote them)"
+    return Whole(how, world=world)
+
+
+def _world(files: Iterable[str]) -> int | None:
+    """Return how many ranks left a shard, if the numbers have no hole; a rank without tensors leaves an empty one."""
+    ranks = {int(found[1]) for file in files if (found := SHARD.fullmatch(file))}
+    return len(ranks) if ranks == set(range(len(ranks))) else None
+
+
+def _batches(pieces: list[Piece]) -> Iterable[list[Piece]]:
+    """Share the pieces out, each batch from one file and in the order in which they lie there."""
+    batch: list[Piece] = []
+    size = 0
+    for piece in sorted(pieces, key=lambda piece: (piece.file, piece.offset)):
+        if batch and (batch[0].file != piece.file or size > BATCH_BYTES or len(batch) >= BATCH_PIECES):
+            yield batch
+            batch, size = [], 0
+        batch.append(piece)
+        size += piece.length
+    if batch:
+        yield batch
+
+
+def _read(folder: Folder, prefix: str, batch: list[Piece], bare: list[int], question: Question) -> str:
+    """Compare the checksums of pieces; return what is wrong with one. ``bare`` gets the number of those without."""
+    path = prefix + batch[0].file
+    without = 0
+    with folder.opened(path) as (fd, _):
+        for piece in batch:
+            try:
+                archive = StoredZip(fd, piece.offset, piece.length)
+                archive.check(question.give_up)
+            except NotWhole as error:
+                return f"{path!a} does not hold {piece.name!a} whole at {piece.offset}: {error}"
+            without += not archive.has_checksums
+    bare.append(without)
+    return ""

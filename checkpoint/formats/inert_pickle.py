@@ -1,7 +1,8 @@
 """Reads pickles without constructing anything: what they would import or call becomes an ``Inert`` that only names it.
 
 A pickle is a program. The standard library's ``pickletools`` takes it apart into instructions; the few of them that
-make plain values are carried out here, the rest leave inert marks. Time and memory are bounded by the input's size.
+make plain values are carried out here, the rest leave inert marks. Time and memory are bounded by the input's size: no
+string is repeated, and nothing nested is hashed, which could take for ever for tuples of tuples of one tuple.
 """
 
 from __future__ import annotations
@@ -11,7 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import cast
 
+from ..digest import OVERDUE, never
+from ..errors import GaveUp
+
+ASK_EVERY = 1 << 14  # instructions, some hundredths of a second
 MOST_STEPS = 50_000_000  # of metadata: a model of 100 000 tensors in 1000 shards needs about ten million
+LARGEST_KEY = 16  # parts
 
 
 class NotReadable(ValueError):
@@ -29,6 +35,7 @@ class Inert:
 
 
 _MARK = object()
+_MAKERS = ("copyreg._reconstructor", "copy_reg._reconstructor", "copyreg.__newobj__")
 
 
 class _Machine:
@@ -44,15 +51,21 @@ class _Machine:
         return items
 
 
-def loads(raw: bytes) -> object:
+def loads(raw: bytes, give_up: Callable[[], bool] = never) -> object:
     """Return the value, with ``Inert`` in the place of every object. NotReadable: it is cut short or broken."""
     machine = _Machine()
     try:
         for n, (code, value, _) in enumerate(pickletools.genops(raw)):
-            if n > MOST_STEPS:
-                raise NotReadable(f"it has more than {MOST_STEPS} instructions")
+            if n % ASK_EVERY == 0:
+                if n > MOST_STEPS:
+                    raise NotReadable(f"it has more than {MOST_STEPS} instructions")
+                if give_up():
+                    raise GaveUp(OVERDUE)
             if code.name == "STOP":
-                return machine.stack.pop()
+                (result,) = machine.stack  # ValueError: it leaves something behind, as no pickle does
+                if result is _MARK:
+                    raise NotReadable("it holds nothing")
+                return result
             if (step := _STEPS.get(code.name)) is not None:
                 step(machine, value)
             elif code.name in _VALUES:
@@ -62,7 +75,7 @@ def loads(raw: bytes) -> object:
     except NotReadable:
         raise
     except (IndexError, KeyError, TypeError, ValueError, AttributeError, RecursionError, MemoryError) as error:
-        raise NotReadable(f"it is cut short or broken ({error})") from None
+        raise NotReadable(f"it is cut short or broken ({str(error)[:200]})") from None
     raise NotReadable("it is cut short")
 
 
@@ -91,10 +104,13 @@ def _call_with_names(machine: _Machine, _: object) -> None:
 
 
 def _made(what: object, args: object) -> object:
+    given = cast("tuple[object, ...]", args) if isinstance(args, tuple) else ()
     name = what.name if isinstance(what, Inert) else type(what).__name__
     if name in ("collections.OrderedDict", "collections.defaultdict"):
         return {}
-    return Inert(name, cast("tuple[object, ...]", args) if isinstance(args, tuple) else ())
+    if name in _MAKERS and given and isinstance(given[0], Inert):  # how protocols 0 and 1 make any object
+        return Inert(given[0].name, given[1:])
+    return Inert(name, given)
 
 
 def _build(machine: _Machine, _: object) -> None:
@@ -108,7 +124,7 @@ def _set(machine: _Machine, items: list[object]) -> None:
     held = top.items if isinstance(top, Inert) else top
     if not isinstance(held, dict):
         raise NotReadable(f"it puts items into {type(held).__name__}")
-    cast("dict[object, object]", held).update(zip(items[::2], items[1::2], strict=True))
+    cast("dict[object, object]", held).update(_dict(items))
 
 
 def _extend(machine: _Machine, items: list[object]) -> None:
@@ -116,7 +132,7 @@ def _extend(machine: _Machine, items: list[object]) -> None:
     if isinstance(top, list):
         cast("list[object]", top).extend(items)
     elif isinstance(top, set):
-        cast("set[object]", top).update(items)
+        cast("set[object]", top).update(map(_key, items))
 
 
 def _instance(machine: _Machine, value: object) -> None:
@@ -140,7 +156,23 @@ def _top(machine: _Machine, size: int) -> tuple[object, ...]:
 
 
 def _dict(items: list[object]) -> dict[object, object]:
-    return dict(zip(items[::2], items[1::2], strict=True))
+    return dict(zip(map(_key, items[::2]), items[1::2], strict=True))
+
+
+def _key(item: object) -> object:
+    """Return what is to be hashed, if that takes no time to speak of."""
+    if isinstance(item, tuple):
+        parts = cast("tuple[object, ...]", item)
+        if len(parts) > LARGEST_KEY or any(isinstance(part, tuple) or _is_huge(part) for part in parts):
+            raise NotReadable("it has a key that is nested or huge, which no checkpoint needs")
+        return parts
+    if _is_huge(item):
+        raise NotReadable("it has a number of thousands of digits as key")
+    return item
+
+
+def _is_huge(part: object) -> bool:
+    return isinstance(part, int) and part.bit_length() > 1024
 
 
 def _put(machine: _Machine, value: object) -> None:
@@ -164,7 +196,7 @@ _STEPS: dict[str, Callable[[_Machine, object], object]] = {
     "DICT": lambda m, v: m.stack.append(_dict(m.since_mark())),
     "LIST": lambda m, v: m.stack.append(m.since_mark()),
     "TUPLE": lambda m, v: m.stack.append(tuple(m.since_mark())),
-    "FROZENSET": lambda m, v: m.stack.append(frozenset(m.since_mark())),
+    "FROZENSET": lambda m, v: m.stack.append(frozenset(map(_key, m.since_mark()))),
     "TUPLE1": lambda m, v: m.stack.append(_top(m, 1)),
     "TUPLE2": lambda m, v: m.stack.append(_top(m, 2)),
     "TUPLE3": lambda m, v: m.stack.append(_top(m, 3)),

@@ -4,13 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from . import dcp, published
+from . import (
+    accelerate,
+    colossalai,
+    dcp,
+    deepspeed,
+    lightning,
+    megatron,
+    orbax,
+    published,
+    ray,
+    torch_files,
+    transformers,
+)
 from .finding import Finding, Format, Question, Unknown
 from .folder import Folder
 
 GROUP = "remuster.checkpoint_formats"  # of entry points: name = module:object, which is a Format
 
-BUILT_IN: tuple[Format, ...] = (published.Published(), dcp.Dcp())  # the more particular before the more general
+BUILT_IN: tuple[Format, ...] = (  # the more particular before the more general
+    published.Published(),
+    orbax.Orbax(),
+    ray.Ray(),
+    transformers.Transformers(),
+    accelerate.Accelerate(),
+    lightning.Lightning(),
+    deepspeed.DeepSpeed(),
+    megatron.Megatron(),
+    colossalai.ColossalAI(),
+    dcp.Dcp(),
+    torch_files.TorchFiles(),
+)
 
 
 def named(name: str) -> Format | None:

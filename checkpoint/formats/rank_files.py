@@ -1,0 +1,29 @@
+"""Files that every rank writes for itself, in checkpoints that do not record how many ranks there were."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+UNRECORDED = "the number of ranks that wrote it is not recorded"
+
+
+@dataclass(frozen=True, slots=True)
+class RankFiles:
+    """Which ranks have left their file."""
+
+    paths: tuple[str, ...]
+    lacking: tuple[str, ...]
+    note: str  # for people, if ranks are lacking that may never have been; else ""
+
+
+def rank_files(files: Collection[str], pattern: str, name: Callable[[int], str], world: int | None) -> RankFiles:
+    """Find the ranks' files, the rank being group 1 of ``pattern``, and compare with the coming round's ranks."""
+    found = {int(match[1]): path for path in files if (match := re.fullmatch(pattern, path))}
+    wrote = max(found, default=-1) + 1
+    lacking = tuple(name(rank) for rank in range(max(wrote, world or 1)) if rank not in found)
+    note = ""
+    if world is not None and lacking and len(found) == wrote:
+        note = f" (a rank of the {world} did not come to it, or fewer ranks, {wrote}, wrote this checkpoint)"
+    return RankFiles(tuple(found.values()), lacking, note)

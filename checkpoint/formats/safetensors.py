@@ -1,0 +1,99 @@
+"""Files of safetensors: a header in JSON that says where each tensor lies, then the tensors. They carry no checksum.
+
+So a file that was cut short, or whose header is damaged, is seen; a tensor whose numbers were changed in place is not.
+The rules are those of the format's own reader: https://github.com/huggingface/safetensors#format (0.8).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from math import prod
+from typing import cast
+
+from .folder import Folder
+
+LARGEST_HEADER = 100_000_000  # bytes, as its own reader has it
+
+BITS = {
+    **dict.fromkeys(("F64", "I64", "U64", "C64"), 64),
+    **dict.fromkeys(("F32", "I32", "U32"), 32),
+    **dict.fromkeys(("F16", "BF16", "I16", "U16"), 16),
+    **dict.fromkeys(("BOOL", "I8", "U8", "F8_E4M3", "F8_E5M2", "F8_E8M0"), 8),
+    **dict.fromkeys(("F6_E2M3", "F6_E3M2"), 6),
+    "F4": 4,
+}
+
+
+def wrong_with(folder: Folder, path: str) -> str:
+    """Say what is wrong with one file, or "" when nothing is that could be seen."""
+    try:
+        tensors(folder, path)
+    except ValueError as error:
+        return f"{path!a} {error}"
+    return ""
+
+
+def tensors(folder: Folder, path: str) -> frozenset[str]:
+    """Return the names of the tensors in a file. ValueError: it is not whole; the words go on after its name."""
+    with folder.opened(path) as (fd, size):
+        if not size:
+            raise ValueError("is empty")
+        length = int.from_bytes(os.pread(fd, 8, 0), "little")
+        if size < 8 or length > size - 8:
+            raise ValueError(f"ends within its header ({size} bytes)")
+        if length > LARGEST_HEADER:
+            raise ValueError(f"has a header of {length} bytes, which is no safetensors file's")
+        raw = _read(fd, length)
+    try:
+        header = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise ValueError("has a header that is not JSON") from None
+    if not isinstance(header, dict):
+        raise ValueError("has a header that names no tensors")
+    named = cast("dict[str, object]", header)
+    named.pop("__metadata__", None)
+    _fill(named, size - 8 - length)
+    return frozenset(named)
+
+
+def _read(fd: int, length: int) -> bytes:
+    raw = bytearray()
+    while len(raw) < length and (block := os.pread(fd, length - len(raw), 8 + len(raw))):
+        raw += block
+    return bytes(raw)
+
+
+def _fill(named: dict[str, object], held: int) -> None:
+    """See that the tensors lie one after the other and fill the file, and that each is as long as its shape says."""
+    pieces: list[tuple[int, int]] = []
+    for name, about in named.items():
+        fields = cast("dict[str, object]", about) if isinstance(about, dict) else {}
+        offsets, shape, kind = (
+            _whole_numbers(fields, "data_offsets"),
+            _whole_numbers(fields, "shape"),
+            fields.get("dtype"),
+        )
+        if offsets is None or len(offsets) != 2 or shape is None or not isinstance(kind, str):
+            raise ValueError(f"has a header that does not say what tensor {name!a} is")
+        begin, end = offsets
+        bits = BITS.get(kind)  # None: a type that is newer than this table
+        if bits is not None and 8 * (end - begin) != bits * prod(shape):
+            raise ValueError(f"has {end - begin} bytes for tensor {name!a}, which its shape and type contradict")
+        pieces.append((begin, end))
+    at = 0
+    for begin, end in sorted(pieces):
+        if begin != at or end < begin:
+            raise ValueError(f"has a header whose tensors do not follow each other (at byte {at})")
+        at = end
+    if at != held:
+        raise ValueError(f"has {held} bytes of tensors; its header promises {at}")
+
+
+def _whole_numbers(fields: dict[str, object], key: str) -> list[int] | None:
+    value = fields.get(key)
+    if not isinstance(value, list):
+        return None
+    numbers = cast("list[object]", value)
+    ok = all(isinstance(number, int) and not isinstance(number, bool) and number >= 0 for number in numbers)
+    return cast("list[int]", value) if ok else None

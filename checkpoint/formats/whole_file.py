@@ -1,0 +1,76 @@
+"""Single files inside a checkpoint, each judged by what the ending of its name promises."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from functools import partial
+
+from . import safetensors, torch_zip
+from .finding import Question, Torn, Unknown
+from .folder import Folder
+from .side_by_side import first_of
+
+TORCH = (".pt", ".pth", ".bin", ".pkl", ".ckpt")  # torch.save's
+LARGEST_JSON = 256 << 20
+
+
+def wrong_with(folder: Folder, path: str, question: Question) -> str:
+    """Say what is wrong with one file, or "": nothing, or its kind shows nothing."""
+    if path.endswith(".safetensors"):
+        return safetensors.wrong_with(folder, path)
+    if path.endswith(TORCH):
+        return torch_zip.wrong_with(folder, path, question)
+    if path.endswith(".json"):
+        try:
+            parsed(folder, path)
+        except ValueError as error:
+            return str(error)
+    return ""
+
+
+def parsed(folder: Folder, path: str) -> object:
+    """Return what a file of JSON says. ValueError: it is not whole; the words name it."""
+    raw = folder.read(path, LARGEST_JSON)
+    if not raw:
+        raise ValueError(f"{path!a} is empty")
+    try:
+        value: object = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise ValueError(f"{path!a} is cut short or no JSON") from None
+    return value
+
+
+def judge_parts(
+    folder: Folder, question: Question, paths: Iterable[str], lacking: Collection[str], note: str = ""
+) -> str | Torn | Unknown:
+    """Judge the files of a checkpoint by themselves: ``paths`` are there, ``lacking`` should be (``note``: why).
+
+    Returns how it is known that they are whole, or what is wrong.
+    """
+    # Where files are missing it is refused anyway, so the others are only looked at, not read to their ends.
+    asked = replace(question, deep=question.deep and not lacking)
+    there = sorted(paths)
+    torch = [path for path in there if path.endswith(TORCH)]
+    looked = torch_zip.judge_files(folder, torch, asked)
+    if isinstance(looked, str):
+        others = [path for path in there if path not in torch]
+        wrong = first_of([partial(wrong_with, folder, path) for path in others], asked)
+        wrong = wrong or _in_each_others_place(folder, torch)
+        looked = Torn(wrong) if wrong else looked
+    if not lacking:
+        return looked
+    first, more = sorted(lacking)[0], len(lacking) - 1
+    missing = f"{first!a} is missing" + (f", and {more} more" if more else "") + note
+    return Torn(missing, tuple(sorted(lacking))) if isinstance(looked, str) else Torn(f"{looked.reason}; {missing}")
+
+
+def _in_each_others_place(folder: Folder, paths: Iterable[str]) -> str:
+    """Say that a file is another one's copy: torch.save writes the name that it was given into the file."""
+    names = {path.rpartition("/")[2].rpartition(".")[0]: path for path in paths}
+    for name, path in names.items():
+        wrote = torch_zip.root_of(folder, path)
+        if wrote != name and wrote in names:
+            return f"{path!a} holds what was saved as {names[wrote]!a}"
+    return ""
