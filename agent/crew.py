@@ -277,8 +277,10 @@ class Crew:
         """Remove the dead ranks' locks where torch compiles extensions: the next ones would wait for them for ever."""
         from . import build_locks
 
-        changes = next(iter(self._envs.values()), {})
-        root = build_locks.directory({k: v for k, v in {**self._environ, **changes}.items() if v is not None})
+        environ: dict[str, str | None] = {**self._environ}
+        for changes in self._envs.values():  # they differ in what makes a rank itself
+            environ |= changes
+        root = build_locks.directory({name: value for name, value in environ.items() if value is not None})
         if root is None:
             return
         since = time.time() - (boottime() - self._started_s)

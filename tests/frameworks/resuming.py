@@ -40,9 +40,10 @@ class Case:
     argument: str  # of --checkpoint-arg
     format: str  # that the record names
     torn: Kill
-    refused: str  # the entry's name
-    reason: str  # a part of it
+    refused: str = ""  # the entry's name; empty: its name alone says that it is none, and nothing is said of it
+    reason: str = ""  # a part of it
     env: Mapping[str, str] = field(default_factory=dict)
+    flags: tuple[str, ...] = ()
     resumed_at: tuple[int, ...] = (10,)  # after the first kill
 
 
@@ -72,7 +73,9 @@ class Bench:
             orders = (f"{out / f'kill-{n}'}|{'|'.join(map(str, kill))}" for n, kill in enumerate(kills))
             env |= {"LD_PRELOAD": str(self.shim), "KILL_AT": "\n".join(orders)}
         script = HERE / "scripts" / case.script
-        return self.place.command("--nproc-per-node", str(WORLD), *flags, script, out, name=name, env=env), out
+        return self.place.command(
+            "--nproc-per-node", str(WORLD), *case.flags, *flags, script, out, name=name, env=env
+        ), out
 
 
 def built_shim(folder: Path) -> Path:
@@ -113,7 +116,8 @@ def play(bench: Bench, case: Case) -> None:
     assert second["resume"]["step"] in case.resumed_at, node.say()
     assert (third["resume"]["step"], third["resume"]["format"]) == (10, case.format), node.say()
     reasons = {entry["name"]: entry["reason"] for entry in third["refused"]}
-    assert case.reason in reasons.get(case.refused, ""), f"refused: {third['refused']}\n{node.say()}"
+    assert list(reasons) == [case.refused] * bool(case.refused), node.say()
+    assert case.reason in reasons.get(case.refused, ""), f"refused: {reasons}\n{node.say()}"
 
     at = second["resume"]["step"]
     spans = [(0, 1, LOST_AT - 1), (1, at + 1, TORN), (2, 11, STEPS)]

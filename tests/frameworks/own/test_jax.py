@@ -1,0 +1,35 @@
+"""JAX with Orbax, in an environment of its own (make frameworks): kills in run and in save.
+
+Its coordinator is new in every attempt, at MASTER_ADDR:MASTER_PORT. JAX catches SIGTERM and goes on: ranks that wait
+for a dead one are killed when the grace is over.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from command.cluster import Place
+from frameworks.resuming import Bench, Case, Kill, built_shim, play
+
+PYTHON = Path(__file__).parents[3] / ".venv-jax" / "bin" / "python"
+
+pytestmark = [
+    pytest.mark.drill,
+    pytest.mark.timeout(1200),
+    pytest.mark.skipif(not PYTHON.exists(), reason="there is no .venv-jax; run make frameworks"),
+]
+
+
+def test_goes_on_to_the_last_bit(place: Place, tmp_path: Path) -> None:
+    case = Case(
+        name="JAX with Orbax",
+        script="saves_orbax.py",
+        argument="--resume={path}",
+        format="orbax",
+        torn=Kill(0, "rename", 1, "checkpoints/15"),
+        env={"JAX_PLATFORMS": "cpu"},
+        flags=("--shutdown-timeout", "3"),
+        resumed_at=(5, 10),
+    )
+    play(Bench(place, tmp_path, built_shim(tmp_path), PYTHON), case)
