@@ -14,69 +14,15 @@ from pathlib import Path
 
 import pytest
 from command.cluster import Place
-from frameworks.resuming import Bench, Case, Kill, built_shim, play
+from frameworks.cases import CASES
+from frameworks.resuming import Bench, Case, built_shim, play
 
 PYTHON = Path(__file__).parents[2] / ".venv-frameworks" / "bin" / "python"
 
-pytestmark = [pytest.mark.drill, pytest.mark.timeout(900)]
-
-CASES = [
-    Case(
-        name="DDP with torch.save",
-        script="saves_ddp.py",
-        argument="--resume={path}",
-        format="torch",
-        torn=Kill(0, "half", 2, "step-15.pt"),
-        refused="step-15.pt",
-        reason="no whole file",
-    ),
-    Case(
-        name="FSDP2 with DCP",
-        script="saves_fsdp2.py",
-        argument="--resume={path}",
-        format="dcp",
-        torn=Kill(1, "half", 1, "step-15/__1_0"),
-        refused="step-15",
-        reason="'.metadata' is missing",
-    ),
-    Case(
-        name="FSDP2 with DCP, async_save",
-        script="saves_fsdp2.py",
-        argument="--resume={path}",
-        format="dcp",
-        torn=Kill(0, "rename", 1, "step-15/.metadata"),
-        refused="step-15",
-        reason="the save did not come to its end",
-        env={"ASYNC_SAVE": "1"},
-        resumed_at=(5, 10),
-    ),
-    Case(
-        name="Accelerate",
-        script="saves_accelerate.py",
-        argument="--resume_from_checkpoint={path}",
-        format="accelerate",
-        torn=Kill(1, "open", 1, "checkpoint_15/random_states_1"),
-        refused="checkpoint_15",
-        reason="random_states_1.pkl",
-    ),
-    Case(
-        name="Lightning",
-        script="saves_lightning.py",
-        argument="--ckpt_path={path}",
-        format="lightning",
-        torn=Kill(0, "half", 1, "step=15.ckpt"),
-        refused="epoch=0-step=15.ckpt",
-        reason="no whole file",
-    ),
-    Case(
-        name="Transformers Trainer",
-        script="saves_transformers.py",
-        argument="--resume_from_checkpoint={path}",
-        format="transformers",
-        torn=Kill(0, "open", 1, "checkpoint-15/trainer_state.json"),
-        refused="checkpoint-15",
-        reason="trainer_state.json",
-    ),
+pytestmark = [
+    pytest.mark.drill,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(not PYTHON.exists(), reason="there is no .venv-frameworks; run make .venv-frameworks/stamp"),
 ]
 
 

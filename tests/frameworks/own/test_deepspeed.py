@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from command.cluster import Place
-from frameworks.resuming import PATIENCE_S, STEPS, Bench, Case, Kill, built_shim, lines, play
+from frameworks.cases import DEEPSPEED
+from frameworks.resuming import PATIENCE_S, STEPS, WORLD, Bench, Kill, built_shim, lines, play
 
 BIN = Path(__file__).parents[3] / ".venv-deepspeed" / "bin"
-SCRIPT, FORMAT = "saves_deepspeed.py", "deepspeed"
-ARGUMENT = "--resume={dir} --tag={name}"
 
 pytestmark = [
     pytest.mark.drill,
@@ -35,25 +35,15 @@ def environment(extensions: Path) -> Mapping[str, str]:
 
 
 def test_goes_on_to_the_last_bit(place: Place, tmp_path: Path, shim: Path) -> None:
-    case = Case(
-        name="DeepSpeed ZeRO-1",
-        script=SCRIPT,
-        argument=ARGUMENT,
-        format=FORMAT,
-        torn=Kill(1, "write", 1, "global_step15/zero_pp_rank_1_"),
-        refused="global_step15",
-        reason="zero_pp_rank_1_mp_rank_00_optim_states.pt",
-        env=environment(tmp_path / "extensions"),
-    )
+    case = replace(DEEPSPEED, env=environment(tmp_path / "extensions"))
     play(Bench(place, tmp_path, shim, BIN / "python"), case)
 
 
 def test_a_rank_killed_while_it_compiles_holds_up_nobody(place: Place, tmp_path: Path, shim: Path) -> None:
     """Red without ``build_locks``: both ranks of the second attempt wait in FileBaton.wait without end."""
     bench = Bench(place, tmp_path, shim, BIN / "python")
-    env = environment(tmp_path / "extensions")
-    case = Case("killed in a build", SCRIPT, ARGUMENT, FORMAT, Kill(0, "open", 1, "/build.ninja"), env=env)
-    kills = (case.torn, case.torn._replace(rank=1))  # whichever has the lock
+    case = replace(DEEPSPEED, env=environment(tmp_path / "extensions"))
+    kills = tuple(Kill(rank, "open", 1, "/build.ninja") for rank in range(WORLD))  # whichever has the lock
     node, out = bench.start(case, "lost", "--max-restarts", "2", kills=kills)
     assert node.exit_code(2 * PATIENCE_S) == 0, node.say()
     assert [record["state"] for record in node.records()][-2:] == ["recovered", "done"], node.say()

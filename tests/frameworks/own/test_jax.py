@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from command.cluster import Place
-from frameworks.resuming import Bench, Case, Kill, built_shim, play
+from frameworks.cases import ORBAX
+from frameworks.resuming import Bench, built_shim, play
 
 PYTHON = Path(__file__).parents[3] / ".venv-jax" / "bin" / "python"
 
@@ -22,14 +23,4 @@ pytestmark = [
 
 
 def test_goes_on_to_the_last_bit(place: Place, tmp_path: Path) -> None:
-    case = Case(
-        name="JAX with Orbax",
-        script="saves_orbax.py",
-        argument="--resume={path}",
-        format="orbax",
-        torn=Kill(0, "rename", 1, "checkpoints/15"),
-        env={"JAX_PLATFORMS": "cpu"},
-        flags=("--shutdown-timeout", "3"),
-        resumed_at=(5, 10),
-    )
-    play(Bench(place, tmp_path, built_shim(tmp_path), PYTHON), case)
+    play(Bench(place, tmp_path, built_shim(tmp_path), PYTHON), ORBAX)
