@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..health import wire
-from ..health.evidence import Fact, Pace
+from ..health.evidence import Fact, Pace, RankExit
 from ..health.observed import Bundle, HookWord, Lacked
 from ..rendezvous.records import Incarnation, Job, Phase, Round
 from . import gpu_start
@@ -250,7 +250,7 @@ class Crew:
         told = (*facts, *((pace,) if pace else ()), *self._hooked, *await asked, *((place,) if place else ()))
         self._hooked = ()
         self._post(words.Collected(boottime(), action.round, wire.encode(told)))
-        if action.failed:
+        if any(isinstance(fact, RankExit) and fact.status for fact in action.facts):
             self._unlocking = asyncio.create_task(self._unlock())
         if isinstance(place, Bundle):
             self._keeping = asyncio.create_task(self._keep(Path(place.path), action.round, told))

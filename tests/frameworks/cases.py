@@ -32,7 +32,7 @@ CASES = [
         refused="step-15",
         reason="the save did not come to its end",
         env={"ASYNC_SAVE": "1"},
-        resumed_at=(5, 10),
+        behind=True,
     ),
     Case(
         name="Accelerate",
@@ -80,5 +80,5 @@ ORBAX = Case(
     torn=Kill(0, "rename", 1, "checkpoints/15"),
     env={"JAX_PLATFORMS": "cpu"},
     flags=("--shutdown-timeout", "3"),
-    resumed_at=(5, 10),
+    behind=True,
 )

@@ -23,4 +23,7 @@ pytestmark = [
 
 
 def test_goes_on_to_the_last_bit(place: Place, tmp_path: Path) -> None:
-    play(Bench(place, tmp_path, built_shim(tmp_path), PYTHON), ORBAX)
+    node = play(Bench(place, tmp_path, built_shim(tmp_path), PYTHON), ORBAX)
+    first, second, _ = node.records()
+    assert first["exit_codes"] == {"0": -9, "1": -9}, "rank 0 heard SIGTERM and went on until it was killed"
+    assert (first["verdict"]["rank"], second["verdict"]["rank"]) == (1, 0), node.say()
