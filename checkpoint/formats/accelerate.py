@@ -17,7 +17,7 @@ from .finding import Finding, Question, Whole
 from .folder import Folder
 from .rank_files import UNRECORDED, rank_files
 from .weights import FILE, INDEX, weights_in
-from .whole_file import judge_parts
+from .whole_file import judge_parts, worst_of
 
 RANKED = r"random_states_(\d+)\.pkl"
 OPTIMIZER = re.compile(r"optimizer(_\d+)?\.bin")
@@ -71,16 +71,13 @@ class Accelerate:
             if not any(OPTIMIZER.fullmatch(file) for file in own) and "optimizer_0/" not in sharded:
                 lacking.add("optimizer.bin")
         looked = judge_parts(folder, question, {*own, *weights.paths, *ranks.paths}, lacking, ranks.note)
-        if not isinstance(looked, str):
-            return looked
-        if weights.wrong:
-            return weights.wrong
-        for tag in sorted(engines):
-            if not isinstance(states := judge_engine(folder, tag, question, by_pointer=False), Whole):
-                return states
-        for prefix in sorted(sharded):
-            if not isinstance(shards := dcp.shards(folder, prefix, question), Whole):
-                return shards
+        parts = [
+            weights.wrong,
+            *(judge_engine(folder, tag, question, by_pointer=False) for tag in sorted(engines)),
+            *(dcp.shards(folder, prefix, question) for prefix in sorted(sharded)),
+        ]
+        if wrong := worst_of(parts if isinstance(looked, str) else [looked, *parts]):
+            return wrong
         count = len(ranks.paths)
         how = f"model, optimizer and the random states of {count} rank{'s' * (count > 1)}, {looked}"
         return Whole(how + (f"; {UNRECORDED}" if question.world is None else ""), world=count)

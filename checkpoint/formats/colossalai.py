@@ -16,7 +16,7 @@ from typing import cast
 from .finding import Finding, Question, Torn, Whole
 from .folder import Folder
 from .inert_pickle import Inert
-from .torch_zip import contents, judge_files
+from .torch_zip import STEP_KEYS, contents, judge_files, step_of
 
 STATES = "running_states.json"
 INDEX = re.compile(r"([^/]+)/(?:[^./][^/]*\.)?(pytorch_model|pytorch_optim|model)[^/]*\.index\.json")
@@ -69,6 +69,8 @@ def _judged(folder: Folder, question: Question) -> Finding:
     if lacking := tuple(sorted({STATES, *need} - folder.files.keys())):
         return Torn(f"{lacking[0]!a} is missing" + (f", and {len(lacking) - 1} more" if lacking[1:] else ""), lacking)
     states = _json(folder, STATES)
+    if step_of(states, (*STEP_KEYS, "epoch")) is None:
+        return Torn(f"{STATES!a} says neither step nor epoch")
     files = sorted(path for path in folder.files if path.endswith(TORCH) or "." not in path.rpartition("/")[2])
     how = judge_files(folder, files, question)
     if not isinstance(how, str):
@@ -77,8 +79,7 @@ def _judged(folder: Folder, question: Question) -> Finding:
         return Torn(wrong)
     if others := [path for path in need if not path.endswith(TORCH)]:
         how += f", and the presence of {len(others)} other shards"
-    step = states.get("step")
-    return Whole(f"the indices of model and optimizer, {STATES}, {how}", step=step if isinstance(step, int) else None)
+    return Whole(f"the indices of model and optimizer, {STATES}, {how}", step=step_of(states))
 
 
 def _named(folder: Folder, index: str) -> dict[str, str]:

@@ -63,8 +63,9 @@ class DeepSpeed:
 
     def judge(self, folder: Folder, question: Question) -> Finding:
         """See Format."""
-        found = universal.judge if universal.claims(folder.files) else judge_states
-        return found(folder, place(folder.files) or "", question)
+        if universal.claims(folder.files):
+            return universal.judge(folder, question)
+        return judge_states(folder, place(folder.files) or "", question)
 
 
 def place(files: Collection[str]) -> str | None:
@@ -114,9 +115,9 @@ def judge_states(folder: Folder, prefix: str, question: Question) -> Finding:
 
 def _judged(folder: Folder, prefix: str, found: Found, question: Question) -> Finding:
     if not found.model:
-        return _without_model_states(folder, prefix, found)
+        return _without_model_states(folder, prefix, found, question)
     heads = {
-        key: states.head(path, contents(folder, path))
+        key: states.head(path, contents(folder, path, question.give_up))
         for key, path in sorted(found.model.items(), key=lambda item: item[1])
         if question.deep or path == min(found.model.values())
     }
@@ -135,7 +136,7 @@ def _judged(folder: Folder, prefix: str, found: Found, question: Question) -> Fi
         )
     if lacking := tuple(sorted(need - folder.files.keys())):
         return Torn(f"{len(lacking)} of {len(need)} files are missing, {lacking[0]!a} first", lacking)
-    if question.deep and (wrong := _contradiction(folder, found, heads)):
+    if question.deep and (wrong := _contradiction(folder, found, heads, question)):
         return Torn(wrong)
     how = judge_files(folder, found.all, question)
     if not isinstance(how, str):
@@ -164,11 +165,11 @@ def _needed(prefix: str, found: Found, head: states.Head) -> set[str]:
     return need
 
 
-def _without_model_states(folder: Folder, prefix: str, found: Found) -> Torn:
+def _without_model_states(folder: Folder, prefix: str, found: Found, question: Question) -> Torn:
     """Name what is missing beside optimizer states: with storage local to nodes, another node has it."""
     lacking = {f"{prefix}mp_rank_{mp:02d}_model_states.pt" for _, mp in found.optim or {(0, 0): ""}}
     if found.optim:
-        count = states.optim(folder, min(found.optim.values())).partitions
+        count = states.optim(folder, min(found.optim.values()), question).partitions
         start = next(iter(found.prefixes))
         mps = {mp for _, mp in found.optim}
         lacking |= {
@@ -179,18 +180,20 @@ def _without_model_states(folder: Folder, prefix: str, found: Found) -> Torn:
     return Torn(f"its model states are missing, {min(lacking)!a} first", tuple(sorted(lacking)))
 
 
-def _contradiction(folder: Folder, found: Found, heads: dict[tuple[int | None, int], states.Head]) -> str:
+def _contradiction(
+    folder: Folder, found: Found, heads: dict[tuple[int | None, int], states.Head], question: Question
+) -> str:
     """Say what the files say against each other, or against their names."""
     named = [(path, expert) for (_, expert, _), path in found.expert.items()]
     for path, expert in sorted([*named, *((path, None) for path in found.layer.values())]):
-        if wrong := states.is_other(folder, path, expert):
+        if wrong := states.is_other(folder, path, expert, question):
             return wrong
     by_rank: dict[int, list[tuple[str, states.Optim]]] = {}
     for (_, mp), path in sorted(found.optim.items()):
-        by_rank.setdefault(mp, []).append((path, states.optim(folder, path)))
+        by_rank.setdefault(mp, []).append((path, states.optim(folder, path, question)))
     for mp, optims in by_rank.items():
         head = heads.get((None, mp)) or heads.get((0, mp))
         if head and (wrong := states.optims_contradict(head, optims)):
             return wrong
     layers = sorted(found.layer.values())
-    return states.layers_lack(folder, layers, list(heads.values())) if layers else ""
+    return states.layers_lack(folder, layers, list(heads.values()), question) if layers else ""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import cast
 
+from .finding import Question
 from .folder import Folder
 from .inert_pickle import Inert
 from .torch_zip import contents
@@ -72,9 +73,9 @@ def differ(heads: Iterable[Head]) -> str:
     return ""
 
 
-def optim(folder: Folder, path: str) -> Optim:
+def optim(folder: Folder, path: str, question: Question) -> Optim:
     """Read the numbers in a file of optimizer states."""
-    held = contents(folder, path)
+    held = contents(folder, path, question.give_up)
     if "optimizer_state_dict" not in held:
         raise ValueError(f"{path!a} holds no optimizer states")
     inner = _dict(held["optimizer_state_dict"])
@@ -119,9 +120,9 @@ def _shared_out(elements: Mapping[str, int], parts: Sequence[tuple[str, Mapping[
     return ""
 
 
-def is_other(folder: Folder, path: str, expert: int | None = None) -> str:
+def is_other(folder: Folder, path: str, expert: int | None, question: Question) -> str:
     """Say that the file of an expert, or of a pipeline's layer, holds something else than its name says, or ""."""
-    held = contents(folder, path)
+    held = contents(folder, path, question.give_up)
     if "dp_world_size" in held or "optimizer_state_dict" in held:
         return f"{path!a} holds other states than its name says"
     marks = {_after(str(name), ".deepspeed_experts.") for name in held} - {""}
@@ -130,12 +131,12 @@ def is_other(folder: Folder, path: str, expert: int | None = None) -> str:
     return ""
 
 
-def layers_lack(folder: Folder, paths: Sequence[str], heads: Sequence[Head]) -> str:
+def layers_lack(folder: Folder, paths: Sequence[str], heads: Sequence[Head], question: Question) -> str:
     """Say that the layers of a pipeline hold fewer parameters than are optimized, so that some are gone."""
     if any(one.optimized is None for one in heads):
         return ""
     optimized = sum(one.optimized or 0 for one in heads)
-    stored = sum(len(contents(folder, path)) for path in paths)
+    stored = sum(len(contents(folder, path, question.give_up)) for path in paths)
     if stored < optimized:
         return f"its {len(paths)} layers hold {stored} tensors, but {optimized} parameters are optimized: some are gone"
     return ""

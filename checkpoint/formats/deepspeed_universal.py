@@ -7,6 +7,7 @@ The converter merges into ``zero/``, writes ``zero/optimizer_state.pt``, copies 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import cast
 
 from .finding import Finding, Question, Torn, Unknown, Whole
@@ -24,7 +25,7 @@ def claims(files: Collection[str]) -> bool:
     return COMMON in files or any(path.startswith(ZERO) and path.endswith("/" + WEIGHTS) for path in files)
 
 
-def judge(folder: Folder, prefix: str, question: Question) -> Finding:
+def judge(folder: Folder, question: Question) -> Finding:
     """See Format."""
     models = sorted(path for path in folder.files if path.endswith("_model_states.pt") and "/" not in path)
     parts = sorted(path for path in folder.files if path.startswith(ZERO))
@@ -32,19 +33,17 @@ def judge(folder: Folder, prefix: str, question: Question) -> Finding:
         return Torn(
             "its model states are missing: the conversion did not come to its end", ("mp_rank_00_model_states.pt",)
         )
-    how = judge_files(folder, models + parts, question)
-    if not isinstance(how, str):
-        return how
+    looked = judge_files(folder, models + parts, replace(question, deep=False))
+    if not isinstance(looked, str):
+        return looked
     try:
-        heads = {path: contents(folder, path) for path in models}
-        return _judged(folder, heads, parts, how, question)
+        heads = {path: contents(folder, path, question.give_up) for path in models}
+        return _judged(folder, heads, parts, question)
     except ValueError as error:
         return Torn(str(error))
 
 
-def _judged(
-    folder: Folder, heads: Mapping[str, Mapping[str, object]], parts: list[str], how: str, question: Question
-) -> Finding:
+def _judged(folder: Folder, heads: Mapping[str, Mapping[str, object]], parts: list[str], question: Question) -> Finding:
     first = next(iter(heads.values()))
     step, mp = first.get("global_steps"), first.get("mp_world_size")
     if any(head.get("global_steps") != step for head in heads.values()):
@@ -71,12 +70,16 @@ def _judged(
     if lacking:
         return Torn(f"{len(lacking)} files are missing, {min(lacking)!a} first", tuple(sorted(lacking)))
     if question.deep:
-        if "param" in contents(folder, COMMON):
-            return Torn(f"{COMMON!a} holds a parameter, not what all of them have in common")
+        common = contents(folder, COMMON, question.give_up)
+        if not common or {"param", "dp_world_size"} & common.keys():
+            return Torn(f"{COMMON!a} does not hold what all parameters have in common")
         for name, has in sorted(held.items()):
             for state in sorted(has):
-                if wrong := _other(folder, f"{ZERO}{name}/{state}", shapes.get(name) if mp == 1 else None):
+                if wrong := _other(folder, f"{ZERO}{name}/{state}", shapes.get(name) if mp == 1 else None, question):
                     return Torn(wrong)
+    how = judge_files(folder, [*heads, *parts], question)
+    if not isinstance(how, str):
+        return how
     return Whole(f"{how}, all of {len(shapes)} parameters", step=step if isinstance(step, int) else None)
 
 
@@ -88,9 +91,9 @@ def _models(names: Collection[str], mp: int, dp: object) -> set[str]:
     return {f"zero_pp_rank_{rank}_{name}" for rank in range(min(dp, 100_000)) for name in plain}
 
 
-def _other(folder: Folder, path: str, shape: object) -> str:
+def _other(folder: Folder, path: str, shape: object, question: Question) -> str:
     """Say that a file holds no parameter, or one of another shape, or ""."""
-    held = contents(folder, path)
+    held = contents(folder, path, question.give_up)
     if path.endswith("/step.pt"):  # a bare tensor
         return f"{path!a} holds no step" if held else ""
     tensor = held.get("param")

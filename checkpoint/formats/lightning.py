@@ -11,10 +11,12 @@ import re
 from collections.abc import Collection, Mapping
 
 from . import dcp, torch_zip
+from .dcp_metadata import METADATA
 from .deepspeed import sort
 from .engine import judge_engine
 from .finding import Finding, Question, Torn, Unknown, Whole
 from .folder import Folder
+from .whole_file import worst_of
 
 ENDING = ".ckpt"
 VERSION = "pytorch-lightning_version"
@@ -37,7 +39,7 @@ class Lightning:
         """See Format."""
         if folder.is_file:
             return _judge_file(folder, question)
-        if META in folder.files or any(file == dcp.METADATA or file.endswith(".distcp") for file in folder.files):
+        if META in folder.files or any(file == METADATA or file.endswith(".distcp") for file in folder.files):
             return _judge_shards(folder, question)
         if any(file.startswith(f"{TAG}/") for file in folder.files):
             return _judge_engine(folder, question)
@@ -50,7 +52,7 @@ def _judge_file(folder: Folder, question: Question) -> Finding:
     if not isinstance(how, str):
         return how
     try:
-        held = torch_zip.contents(folder, path)
+        held = torch_zip.contents(folder, path, question.give_up)
     except ValueError as error:
         return Unknown(f"{path!a} is a whole file of torch.save, but what it holds cannot be read: {error}")
     if VERSION not in held:
@@ -61,18 +63,22 @@ def _judge_file(folder: Folder, question: Question) -> Finding:
 
 
 def _judge_shards(folder: Folder, question: Question) -> Finding:
-    shards = dcp.shards(folder, "", question)
-    if not isinstance(shards, Whole):
-        return shards
+    shards, meta = dcp.shards(folder, "", question), _judge_meta(folder, question)
+    if not isinstance(shards, Whole) or not isinstance(meta, Whole):
+        return worst_of((shards, meta)) or shards
+    return Whole(f"{META}, {shards.how}", step=meta.step, world=shards.world)
+
+
+def _judge_meta(folder: Folder, question: Question) -> Finding:
     if META not in folder.files:
         return Torn(f"{META!a} is missing, which rank 0 writes last", (META,))
     if words := torch_zip.wrong_with(folder, META, question):
         return Torn(words)
     try:
-        held = torch_zip.contents(folder, META)
+        held = torch_zip.contents(folder, META, question.give_up)
     except ValueError as error:
         return Unknown(f"{META!a} cannot be read: {error}")
-    return _with_step(folder, held, f"{META}, {shards.how}", shards.world)
+    return _with_step(folder, held, META, None)
 
 
 def _judge_engine(folder: Folder, question: Question) -> Finding:
@@ -81,10 +87,10 @@ def _judge_engine(folder: Folder, question: Question) -> Finding:
         return states
     model = min(sort(folder.files, f"{TAG}/").model.values())
     try:
-        held = torch_zip.contents(folder, model)
+        held = torch_zip.contents(folder, model, question.give_up)
     except ValueError as error:
         return Unknown(f"{model!a} cannot be read: {error}")
-    return _with_step(folder, held, states.how, states.world)
+    return _with_step(folder, {"global_step": states.step, **held}, states.how, states.world)
 
 
 def _with_step(folder: Folder, held: Mapping[str, object], how: str, world: int | None) -> Finding:

@@ -70,11 +70,10 @@ def _named_step(folder: Folder) -> int | None:
 
 
 def _judged(folder: Folder, question: Question) -> Finding:
-    found = shards(folder, "", replace(question, deep=False))
-    if not isinstance(found, Whole):
-        return found
     if CONFIG not in folder.files:
-        return Torn(f"{CONFIG!a} is missing: the save did not come to its end", (CONFIG,))
+        found = shards(folder, "", replace(question, deep=False))
+        end = Torn(f"{CONFIG!a} is missing: the save did not come to its end", (CONFIG,))
+        return end if isinstance(found, Whole) else found
     config = _config(folder)
     if (backend := config.get("sharded_backend")) != "torch_dist":
         return Unknown(f"{CONFIG!a} says that it is kept by {str(backend)[:40]!a}, which is not known here")
@@ -89,7 +88,7 @@ def _judged(folder: Folder, question: Question) -> Finding:
         step, world = legacy.step_of(held), legacy.size(legacy.arguments(held), "world_size")
     if wrong := legacy.other_step(folder.name, _named_step(folder), step):
         return Torn(wrong)
-    found = shards(folder, "", question) if question.deep else found
+    found = shards(folder, "", question)
     if not isinstance(found, Whole):
         return found
     return Whole(f"{CONFIG}, {found.how}, and {COMMON}", step, world)  # ranks without a part of their own leave no file

@@ -49,7 +49,7 @@ def judge(folder: Folder, named: int | None, question: Question) -> Finding:
     if not mains:
         main = f"{files[0].partition('/')[0]}/{MAIN}"
         return Torn(f"{main!a} is missing", (main,))
-    held = {path: contents(folder, path) for path in (mains if question.deep else mains[:1])}
+    held = {path: contents(folder, path, question.give_up) for path in (mains if question.deep else mains[:1])}
     first, content = next(iter(held.items()))
     args = arguments(content)
     tensor, pipeline = size(args, "tensor_model_parallel_size"), size(args, "pipeline_model_parallel_size")

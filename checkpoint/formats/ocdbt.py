@@ -22,6 +22,7 @@ MANIFEST = 0x0CDB3A2A
 NODE = 0x0CDB20DE
 LARGEST_NODE = 16 << 20  # bytes, unpacked; a larger one is not followed
 MOST_BYTES = 4 << 20  # of packed nodes of one tree: some ten seconds
+MOST_NAMES = 16 << 20  # bytes of the names of files in one node
 DEEPEST = 16
 
 _CRC: list[int] = []
@@ -196,9 +197,12 @@ def _files(reader: _Reader, inside: str) -> list[tuple[str, str]]:
     shared = [0, *reader.numbers(count - 1)] if count else []
     rest, bases = reader.numbers(count), reader.numbers(count)
     table: list[tuple[str, str]] = []
-    path = b""
+    path, left = b"", MOST_NAMES
     for n in range(count):
         path = path[: shared[n]] + reader.cut(rest[n])
+        left -= len(path)
+        if left < 0:
+            raise ValueError("its files' names are longer than any")
         text = path.decode("utf-8", "surrogateescape")
         base = path[: bases[n]].decode("utf-8", "surrogateescape")
         if ".." in text.split("/") or text.startswith("/"):

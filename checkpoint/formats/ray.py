@@ -50,7 +50,7 @@ class Ray:
         if wrong := next((words for path in sorted(folder.files) if (words := wrong_with(folder, path, question))), ""):
             return Torn(wrong)
         place = names.index(folder.name)
-        step, whence = _step(folder, results[place][1])
+        step, whence = _step(folder, results[place][1], question)
         how = f"{SNAPSHOT} names it, and each of its files ({len(folder.files)}) is whole by itself"
         if gone := [name for name in names if not (folder.directory / name).is_dir()]:
             how += f"; it also names {gone[0]!a}, which is gone"
@@ -77,14 +77,14 @@ def _results(raw: bytes) -> list[tuple[str, Mapping[str, object]]]:
     return results
 
 
-def _step(folder: Folder, metrics: Mapping[str, object]) -> tuple[int | None, str]:
+def _step(folder: Folder, metrics: Mapping[str, object], question: Question) -> tuple[int | None, str]:
     if (step := torch_zip.step_of(metrics, METRICS)) is not None:
         return step, "the metrics reported with it"
     found: set[int] = set()
     for path in folder.files:
         if path.endswith(TORCH):
             try:
-                step = torch_zip.step_of(torch_zip.contents(folder, path))
+                step = torch_zip.step_of(torch_zip.contents(folder, path, question.give_up))
             except ValueError:
                 continue
             found |= set() if step is None else {step}

@@ -15,6 +15,8 @@ from .folder import Folder
 
 LARGEST_HEADER = 100_000_000  # bytes, as its own reader has it
 
+MOST_NUMBERS = 64  # dimensions
+
 BITS = {
     **dict.fromkeys(("F64", "I64", "U64", "C64"), 64),
     **dict.fromkeys(("F32", "I32", "U32"), 32),
@@ -95,5 +97,7 @@ def _whole_numbers(fields: dict[str, object], key: str) -> list[int] | None:
     if not isinstance(value, list):
         return None
     numbers = cast("list[object]", value)
-    ok = all(isinstance(number, int) and not isinstance(number, bool) and number >= 0 for number in numbers)
+    ok = len(numbers) <= MOST_NUMBERS and all(
+        isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 1 << 63 for number in numbers
+    )
     return cast("list[int]", value) if ok else None

@@ -36,16 +36,16 @@ class TorchFiles:
         if not isinstance(how, str):
             return how
         if folder.is_file:
-            return Whole(how, step=step_in(folder, folder.name))
+            return Whole(how, step=_step_in(folder, folder.name, question))
         return Unknown(
             f"{how}, but nothing says which there must be: "
             "publish them with remuster.checkpoint, or let --checkpoint-format name what wrote them"
         )
 
 
-def step_in(folder: Folder, path: str) -> int | None:
+def _step_in(folder: Folder, path: str, question: Question) -> int | None:
     """Return the step that a whole file says, if that can be read."""
     try:
-        return torch_zip.step_of(torch_zip.contents(folder, path))
+        return torch_zip.step_of(torch_zip.contents(folder, path, question.give_up))
     except ValueError:  # whole all the same, by its checksums
         return None

@@ -7,10 +7,11 @@ nothing can be known: ``is_legacy`` tells them apart.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import cast
 
+from ..digest import never
 from .finding import Question, Torn, Unknown
 from .folder import Folder
 from .inert_pickle import loads
@@ -78,9 +79,9 @@ def root_of(folder: Folder, path: str) -> str:
             raise ValueError(f"{path!a} is no whole file of torch.save: {error}") from error
 
 
-def contents(folder: Folder, path: str) -> dict[str, object]:
+def contents(folder: Folder, path: str, give_up: Callable[[], bool] = never) -> dict[str, object]:
     """Return what a file of torch.save holds at its top, inert; ValueError when that cannot be looked at."""
-    held = loads(data_pickle(folder, path))
+    held = loads(data_pickle(folder, path), give_up)
     return cast("dict[str, object]", held) if isinstance(held, dict) else {}
 
 

@@ -17,7 +17,7 @@ from .finding import Finding, Question, Torn, Whole
 from .folder import Folder
 from .rank_files import UNRECORDED, RankFiles, rank_files
 from .weights import FILE, INDEX, weights_in
-from .whole_file import judge_parts, parsed
+from .whole_file import judge_parts, parsed, worst_of
 
 STATE = "trainer_state.json"
 ALONE = "rng_state.pth"
@@ -66,17 +66,19 @@ class Transformers:
         lacking = {*weights.lacking, *ranks.lacking, *_lacking(files, bool(engines), sharded, weights.paths)}
         own = {file for file in files if OWN.fullmatch(file)}
         looked = judge_parts(folder, question, {*own, *weights.paths, *ranks.paths}, lacking, ranks.note)
-        if not isinstance(looked, str):
-            return looked
-        if weights.wrong:
-            return weights.wrong
-        for tag in sorted(engines):
-            if not isinstance(states := judge_engine(folder, tag, question, by_pointer=True), Whole):
-                return states
-        for prefix in sorted(sharded):
-            if not isinstance(shards := dcp.shards(folder, prefix, question), Whole):
-                return shards
-        return _judge_state(folder, len(ranks.paths), looked, question)
+        state = _judge_state(folder) if STATE in files else None
+        parts = [
+            weights.wrong,
+            *(judge_engine(folder, tag, question, by_pointer=True) for tag in sorted(engines)),
+            *(dcp.shards(folder, prefix, question) for prefix in sorted(sharded)),
+            state,
+        ]
+        if wrong := worst_of(parts if isinstance(looked, str) else [looked, *parts]):
+            return wrong
+        count = len(ranks.paths)
+        how = f"{STATE}, model, optimizer and the random states of {count} rank{'s' * (count > 1)}, {looked}"
+        how += f"; {UNRECORDED}" if question.world is None else ""
+        return Whole(how, step=state.step if isinstance(state, Whole) else None, world=count)
 
 
 def _holds_optimizer(files: Collection[str]) -> bool:
@@ -111,14 +113,16 @@ def _lacking(files: Collection[str], engine: bool, sharded: Collection[str], wei
     return needed - set(files)
 
 
-def _judge_state(folder: Folder, ranks: int, looked: str, question: Question) -> Finding:
-    """Judge what rank 0 wrote last, when all else is whole."""
-    state = parsed(folder, STATE)
+def _judge_state(folder: Folder) -> Finding:
+    """Judge what rank 0 writes last; it has the step."""
+    try:
+        state = parsed(folder, STATE)
+    except ValueError as error:
+        return Torn(str(error))
     step = cast("dict[str, object]", state).get("global_step") if isinstance(state, dict) else None
     if not isinstance(step, int) or isinstance(step, bool):
         return Torn(f"{STATE} does not say its global_step")
     named = NAME.fullmatch(folder.name)
     if named is not None and int(named[1]) != step:
         return Torn(f"{STATE} says global_step {step}, but the folder is named {folder.name!a}")
-    how = f"{STATE}, model, optimizer and the random states of {ranks} rank{'s' * (ranks > 1)}, {looked}"
-    return Whole(how + (f"; {UNRECORDED}" if question.world is None else ""), step=step, world=ranks)
+    return Whole(STATE, step=step)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 from functools import partial
 
 from . import safetensors, torch_zip
-from .finding import Question, Torn, Unknown
+from .finding import Finding, Question, Torn, Unknown
 from .folder import Folder
 from .side_by_side import first_of
 
@@ -49,14 +48,12 @@ def judge_parts(
 
     Returns how it is known that they are whole, or what is wrong.
     """
-    # Where files are missing it is refused anyway, so the others are only looked at, not read to their ends.
-    asked = replace(question, deep=question.deep and not lacking)
     there = sorted(paths)
     torch = [path for path in there if path.endswith(TORCH)]
-    looked = torch_zip.judge_files(folder, torch, asked)
+    looked = torch_zip.judge_files(folder, torch, question)
     if isinstance(looked, str):
         others = [path for path in there if path not in torch]
-        wrong = first_of([partial(wrong_with, folder, path) for path in others], asked)
+        wrong = first_of([partial(wrong_with, folder, path) for path in others], question)
         wrong = wrong or _in_each_others_place(folder, torch)
         looked = Torn(wrong) if wrong else looked
     if not lacking:
@@ -64,6 +61,19 @@ def judge_parts(
     first, more = sorted(lacking)[0], len(lacking) - 1
     missing = f"{first!a} is missing" + (f", and {more} more" if more else "") + note
     return Torn(missing, tuple(sorted(lacking))) if isinstance(looked, str) else Torn(f"{looked.reason}; {missing}")
+
+
+def worst_of(findings: Iterable[Finding | None]) -> Torn | Unknown | None:
+    """Return what is wrong with the parts of a checkpoint; None: nothing.
+
+    Missing files come last, all of them together: another node may have them, if nothing else is wrong.
+    """
+    wrong = [finding for finding in findings if isinstance(finding, Torn | Unknown)]
+    for finding in wrong:
+        if isinstance(finding, Unknown) or not finding.lacking:
+            return finding
+    lacking = {path for finding in wrong if isinstance(finding, Torn) for path in finding.lacking}
+    return Torn(wrong[0].reason, tuple(sorted(lacking))) if wrong else None
 
 
 def _in_each_others_place(folder: Folder, paths: Iterable[str]) -> str:

@@ -81,7 +81,12 @@ WHOLE = [
     Sample(
         "deepspeed/universal/global_step2",
         "deepspeed",
-        (Unseen("swap|copy", r"zero/([^/]+)/(?:exp_avg|exp_avg_sq|fp32|step)\.pt", "a file names no parameter"),),
+        (
+            Unseen("swap|copy", r"zero/([^/]+)/(?:exp_avg|exp_avg_sq|fp32|step)\.pt", "a file names no parameter"),
+            Unseen(
+                "delete", r"zero/[^/]+/(exp_avg|exp_avg_sq|step)\.pt", "a parameter without moments was not optimized"
+            ),
+        ),
     ),
     Sample(
         "transformers/complete/checkpoint-5",

@@ -117,10 +117,10 @@ def test_a_tag_of_another_step_is_refused(tmp_path: Path) -> None:
     assert isinstance(judged(place.rename(tmp_path / "best")), Whole)
 
 
-def test_deepspeeds_directory_inside_lightnings_is_found(tmp_path: Path) -> None:
-    shutil.copytree(SAMPLES / "deepspeed/z2/global_step2", tmp_path / "last.ckpt" / "checkpoint")
-    assert format_name(tmp_path / "last.ckpt") == "deepspeed"
-    finding = judged(tmp_path / "last.ckpt")
+def test_deepspeeds_directory_below_another_is_found(tmp_path: Path) -> None:
+    shutil.copytree(SAMPLES / "deepspeed/z2/global_step2", tmp_path / "best" / "checkpoint")
+    assert format_name(tmp_path / "best") == "deepspeed"
+    finding = judged(tmp_path / "best")
     assert isinstance(finding, Whole)
     assert finding.step == 2
 

@@ -80,8 +80,9 @@ def test_a_folder_of_shards(tmp_path: Path) -> None:
     assert (finding.step, finding.world) == (7, 2)
     (path / "meta.pt").write_bytes(b"")
     assert judged(path) == Torn("'meta.pt' is empty")
+    (path / "meta.pt").unlink()
     (path / ".metadata").unlink()
-    assert judged(path) == Torn("'.metadata' is missing", (".metadata",))
+    assert judged(path) == Torn("'.metadata' is missing", (".metadata", "meta.pt"))
 
 
 def test_a_folder_of_deepspeeds(tmp_path: Path) -> None:
@@ -90,7 +91,9 @@ def test_a_folder_of_deepspeeds(tmp_path: Path) -> None:
     assert format_name(path) == "lightning"
     assert judged(path) == Torn("'latest' is missing, by which it is loaded", ("latest",))
     (path / "latest").write_text("checkpoint")
-    assert isinstance(judged(path), Whole)
+    finding = judged(path)
+    assert isinstance(finding, Whole)
+    assert (finding.step, finding.world) == (5, 2)
     next(path.glob("checkpoint/*_1_*_optim_states.pt")).unlink()
     assert isinstance(judged(path), Torn)
 

@@ -96,6 +96,12 @@ def test_a_file_of_the_tree_that_was_cut_short(real: Path, path: str) -> None:
     assert path in torn(real).reason
 
 
+def test_a_piece_of_an_array_that_was_cut_off(real: Path) -> None:
+    os.truncate(real / VALUES[0], 15_521)  # its last piece ends at 15522
+    with pytest.raises(ocdbt.Broken, match="has 15521 bytes; the tree of arrays needs 15522"):
+        ocdbt.follow(Folder(real.parent, real.name), "default/", lambda: False)
+
+
 def test_any_byte_of_the_index_that_was_changed(real: Path) -> None:
     chance = random.Random(7)
     for path in ("default/manifest.ocdbt", ROOT):
@@ -211,3 +217,18 @@ def test_any_other_bytes_end_in_words() -> None:
                 assert len(unpacked(bytes(bad), 1 << 16)) <= 1 << 16, content
             except ValueError:
                 continue
+
+
+@pytest.mark.parametrize("kind", ["packed", "plain"])
+def test_a_tree_of_several_levels(tmp_path: Path, kind: str) -> None:
+    """As tensorstore wrote it, with nodes of 400 bytes; of its 60 values half are too large to lie in them."""
+    path = Path(shutil.copytree(SAMPLES / "ocdbt" / kind, tmp_path / kind))
+    tree = ocdbt.follow(Folder(tmp_path, kind), "", lambda: False)
+    assert (tree.values, tree.followed) == (30, True)
+    chance = random.Random(1)
+    for file in sorted(tree.files):
+        data = (path / file).read_bytes()
+        (path / file).write_bytes(data[: chance.randrange(len(data) // 2)])
+        with pytest.raises(ocdbt.Broken, match=file):
+            ocdbt.follow(Folder(tmp_path, kind), "", lambda: False)
+        (path / file).write_bytes(data)

@@ -59,6 +59,18 @@ def test_a_rank_that_was_killed_before_its_random_state(real: Path) -> None:
         assert torn(real, world).lacking == ("rng_state_1.pth",)
 
 
+def test_missing_files_are_all_that_is_wrong_or_are_not_told(real: Path) -> None:
+    """A node that has only its own ranks' files must say so only if these are whole: others may have the rest."""
+    (real / "rng_state_1.pth").unlink()
+    data = bytearray((real / "optimizer.pt").read_bytes())
+    data[data.index(b"\x80\x02") + 4] ^= 255
+    (real / "optimizer.pt").write_bytes(data)
+    finding = torn(real)
+    assert finding.lacking == ()
+    assert "'optimizer.pt' is no whole file of torch.save" in finding.reason
+    assert "'rng_state_1.pth' is missing" in finding.reason
+
+
 def test_more_ranks_than_wrote_it(real: Path) -> None:
     finding = torn(real, world=4)
     assert finding.lacking == ("rng_state_2.pth", "rng_state_3.pth")
