@@ -7,12 +7,13 @@ BIN = .venv/bin
 CHECKS = .venv-checks/bin
 PARALLEL = -n 2 --dist loadfile
 
-.PHONY: help venv demo test drills soak bench check wheel clean
+.PHONY: help venv demo test drills frameworks soak bench check wheel clean
 
 help:
 	@echo 'make demo     a two-node job on this machine loses a rank and a node, and finishes'
 	@echo 'make test     all tests but drills and soak, under 10 minutes'
 	@echo 'make drills   the command on hosts in network namespaces, and under the training frameworks (root)'
+	@echo 'make frameworks  the drills of DeepSpeed and of JAX with Orbax, in environments of their own (1 GB, 5 minutes)'
 	@echo 'make soak     the long tests'
 	@echo 'make bench    side by side with torchrun: starts, restarts, memory, idle CPU, the store, output, its watch (about 13 minutes)'
 	@echo 'make check    format, lint, types, floors'
@@ -37,6 +38,18 @@ venv: .venv/stamp
 	.venv-frameworks/bin/python -m pip install $(PIP_OPTIONS) -r requirements/frameworks.txt
 	@touch .venv-frameworks/stamp
 
+.venv-deepspeed/stamp: .venv/stamp requirements/frameworks-deepspeed.txt
+	$(BIN)/python -m venv .venv-deepspeed
+	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
+		>"$$(.venv-deepspeed/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/below.pth"
+	.venv-deepspeed/bin/python -m pip install $(PIP_OPTIONS) -r requirements/frameworks-deepspeed.txt
+	@touch .venv-deepspeed/stamp
+
+.venv-jax/stamp: requirements/frameworks-jax.txt
+	$(PYTHON) -m venv .venv-jax
+	.venv-jax/bin/python -m pip install $(PIP_OPTIONS) -r requirements/frameworks-jax.txt
+	@touch .venv-jax/stamp
+
 .venv-checks/stamp: requirements/checks.txt
 	$(PYTHON) -m venv .venv-checks
 	$(CHECKS)/python -m pip install $(PIP_OPTIONS) -r requirements/checks.txt
@@ -51,8 +64,11 @@ test: .venv/stamp
 
 drills: .venv/stamp .venv-frameworks/stamp
 	@test "$$(id -u)" = 0 || { echo 'drills build network namespaces; run make drills as root' >&2; exit 1; }
-	$(BIN)/pytest -m 'drill and not soak' --ignore=tests/dropin
+	$(BIN)/pytest -m 'drill and not soak' --ignore=tests/dropin --ignore=tests/frameworks/own
 	$(BIN)/pytest -m 'drill and not soak' $(PARALLEL) tests/dropin
+
+frameworks: .venv/stamp .venv-deepspeed/stamp .venv-jax/stamp
+	$(BIN)/pytest -m drill tests/frameworks/own
 
 soak: .venv/stamp
 	$(BIN)/pytest -m soak
@@ -72,5 +88,5 @@ wheel: .venv/stamp
 	$(BIN)/python -m build --wheel --no-isolation --quiet --outdir dist
 
 clean:
-	rm -rf .venv .venv-checks .venv-frameworks build dist *.egg-info demo-out
+	rm -rf .venv .venv-checks .venv-frameworks .venv-deepspeed .venv-jax build dist *.egg-info demo-out
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

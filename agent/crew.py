@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..health import wire
-from ..health.evidence import Fact, Pace
+from ..health.evidence import Fact, Pace, RankExit
 from ..health.observed import Bundle, HookWord, Lacked
 from ..rendezvous.records import Incarnation, Job, Phase, Round
 from . import gpu_start
 from . import guardian_events as said
 from . import node_words as words
 from .beats import Beats
+from .files import FileThread
 from .guardian_link import GuardianLink, OrderTooLarge, RankOrder
 from .linux import boottime
 from .notice import NoticePage
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 INSPECT_S = 1.5  # for a look at living ranks: less than the node machine waits for it
 HOOKED = 8  # checkpoints that were passed over, of which a round's evidence tells
 COLLECT_S = 3.0  # for last lines and error files; then the facts go without them
+UNLOCK_S = 3.0  # for a look where torch compiles; a home directory may hang
 
 
 class Place(NamedTuple):
@@ -79,6 +81,7 @@ class Crew:
         self._first = 0  # the rank of this node's first
         self._node, self._attempt = "", 0
         self._keeping: asyncio.Task[None] | None = None  # of the last failure's bundle
+        self._unlocking: asyncio.Task[None] | None = None  # what the last failure's ranks left where torch compiles
         self._begun: Begun | None = None  # the ranks that were started last
         self._hooked: tuple[HookWord, ...] = ()  # what the resume hook had to say of the round, if it ran here
         self._sources = Sources(self._makers, self._line)
@@ -100,6 +103,8 @@ class Crew:
         if self._gloo is not None:
             await self._take_interface(self._gloo)
         await self._fence_over.wait()
+        if self._unlocking is not None:
+            await asyncio.wait({self._unlocking})  # bounded
         if n in self._dropped:
             return
         await self._output.prepare(made)
@@ -245,6 +250,8 @@ class Crew:
         told = (*facts, *((pace,) if pace else ()), *self._hooked, *await asked, *((place,) if place else ()))
         self._hooked = ()
         self._post(words.Collected(boottime(), action.round, wire.encode(told)))
+        if any(isinstance(fact, RankExit) and fact.status for fact in action.facts):
+            self._unlocking = asyncio.create_task(self._unlock())
         if isinstance(place, Bundle):
             self._keeping = asyncio.create_task(self._keep(Path(place.path), action.round, told))
 
@@ -265,6 +272,26 @@ class Crew:
             await self._files.run(bundle.fill, place, case, told, timeout_s=COLLECT_S)
         except (OSError, TimeoutError) as error:
             self._line(f"not all of the failure could be kept in {place}: {error}")
+
+    async def _unlock(self) -> None:
+        """Remove the dead ranks' locks where torch compiles extensions: the next ones would wait for them for ever."""
+        from . import build_locks
+
+        environ: dict[str, str | None] = {**self._environ}
+        for changes in self._envs.values():  # they differ in what makes a rank itself
+            environ |= changes
+        root = build_locks.directory({name: value for name, value in environ.items() if value is not None})
+        if root is None:
+            return
+        since = time.time() - (boottime() - self._started_s)
+        files = FileThread("build-locks")
+        try:
+            for line in await files.run(build_locks.clear, root, since, timeout_s=UNLOCK_S):
+                self._line(line)
+        except (OSError, TimeoutError) as error:
+            self._line(f"it could not be seen whether ranks left locks in {root}: {error}")
+        finally:
+            files.close()
 
     def hooked(self, refused: tuple[tuple[str, str], ...]) -> None:
         """Note which checkpoints were passed over when the coming round was formed, and why: evidence of that round."""
