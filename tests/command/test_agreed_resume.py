@@ -63,6 +63,7 @@ def test_the_newest_that_every_node_can_load_in_its_own_directory(cluster: Clust
     cluster.check_left()
 
 
+@pytest.mark.drill  # for its length
 def test_nothing_is_begun_from_nothing_because_one_node_sees_nothing(cluster: Cluster) -> None:
     published(cluster.folder / "kept-2", 20)
     nodes = started(cluster, 2, "2")
@@ -73,6 +74,7 @@ def test_nothing_is_begun_from_nothing_because_one_node_sees_nothing(cluster: Cl
     cluster.check_left()
 
 
+@pytest.mark.drill  # for its length
 def test_a_leader_that_sees_none_while_another_node_has_one(cluster: Cluster) -> None:
     published(cluster.folder / "kept-3", 20)
     nodes = started(cluster, 2, "2")
@@ -81,6 +83,7 @@ def test_a_leader_that_sees_none_while_another_node_has_one(cluster: Cluster) ->
     assert said(cluster) == {}
 
 
+@pytest.mark.drill  # for its length
 def test_a_node_that_sees_none_is_left_out_where_others_suffice(cluster: Cluster) -> None:
     path = published(cluster.folder / "kept-2", 20)
     copied(path, cluster.folder / "kept-3")
@@ -98,6 +101,7 @@ def test_nodes_without_any_begin_from_nothing(cluster: Cluster) -> None:
     cluster.check_left()
 
 
+@pytest.mark.drill  # for its length
 def test_a_leader_that_dies_midway_and_the_next_one_asks_anew(cluster: Cluster) -> None:
     """It dies while node 3 still doubts that step 20 is absent; the next one asks about what it sees itself."""
     for number in (2, 4):

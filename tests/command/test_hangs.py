@@ -178,6 +178,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.drill  # for its length
 def test_what_a_node_saw_of_ranks_that_used_all_their_grace_is_judged(cluster: Cluster) -> None:
     """Red when the leader judges a lease after the alarm: stacks, statuses, bundle come when the last rank has died."""
     args = ("--nproc-per-node", "2", "--hang-timeout", "1", "--shutdown-timeout", "9", cluster.script("t.py", STOPPED))

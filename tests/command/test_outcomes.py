@@ -42,6 +42,7 @@ def test_a_loss_that_is_not_a_number_is_not_tried_again(place: Place) -> None:
     assert record["decision"] == "nan_loss: a restart gives the same"
 
 
+@pytest.mark.drill  # for its length
 def test_a_loss_that_is_not_a_number_and_raises_is_tried_once_more(place: Place) -> None:
     keep_job(place)
     script = place.script("t.py", ENDS % "raise FloatingPointError('loss is nan at step 7')")

@@ -47,6 +47,7 @@ def test_what_nobody_else_knows_gets_its_class_and_is_not_retried(place: Place) 
     assert "(site signature: the site's data reader)" in node.err
 
 
+@pytest.mark.drill  # for its length
 def test_what_others_would_not_retry_is_retried_where_the_site_says_so(place: Place) -> None:
     line = "ModuleNotFoundError: No module named 'site_plugins'"
     sign = {"pattern": "No module named 'site_plugins'", "class": "fs_hang", "note": "/opt is slow to mount"}
@@ -77,6 +78,7 @@ def test_nodes_with_different_files_do_not_meet(cluster: Cluster) -> None:
     cluster.check_left()
 
 
+@pytest.mark.drill  # for its length
 def test_an_xid_of_the_sites_ends_a_round_whose_ranks_live(place: Place) -> None:
     """Red when ``KernelLog`` does not know the file: XID 31 is the program's own, and ends nothing."""
     node, pipe = started(place, "--signatures", written(place.folder, xid31="gpu_lost"))
@@ -88,6 +90,7 @@ def test_an_xid_of_the_sites_ends_a_round_whose_ranks_live(place: Place) -> None
     assert "gpu_lost by --signatures" in verdict["sentence"]
 
 
+@pytest.mark.drill  # for its length
 def test_an_xid_that_the_site_ignores_ends_nothing_and_explains_nothing(place: Place) -> None:
     """Red when the alarm or the verdict has its own idea of XID 79."""
     node, pipe = started(place, "--signatures", written(place.folder, xid79="ignore"))
