@@ -129,6 +129,8 @@ def _hint(directory: Path, pointer: str) -> Candidate | None:
         else:
             name = text.strip()
             if pointer != "latest":
+                if not (name.isascii() and name.isdigit()):  # int() takes -20, 1_0 and other scripts' digits too
+                    return None
                 name = f"iter_{int(name):07d}"
     except (OSError, ValueError, RecursionError):
         return None

@@ -135,7 +135,7 @@ def _row(directory: Path, look: Look) -> dict[str, object]:
     size, newest = _extent(directory / look.name)
     return {
         "name": shown(look.name),
-        "path": str(directory.absolute() / shown(look.name)),
+        "path": str(directory.absolute() / look.name),
         "step": look.step,
         "format": look.format or _format_of(directory, look) or None,
         "whole": look.whole,

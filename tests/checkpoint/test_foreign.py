@@ -70,6 +70,8 @@ def test_b48_the_newest_whole_one_is_taken_and_a_half_written_one_named(
         ),
         ("latest_checkpointed_iteration.txt", "1", ()),
         ("latest_checkpointed_iteration.txt", "release", ()),
+        ("latest_checkpointed_iteration.txt", "-30", ()),
+        ("latest_checkpointed_iteration.txt", "3_0", ()),
     ],
 )
 def test_b49_whatever_the_pointer_says_the_same_good_step_is_found(
