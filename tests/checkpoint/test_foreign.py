@@ -226,3 +226,20 @@ def test_a_step_that_is_none_is_refused(tmp_path: Path, step: int) -> None:
     assert not choice.path or choice.step == 0
     (tmp_path / "step-5.pt").write_bytes(saved({"step": 10**18 - 1}))
     assert find(tmp_path).step == 10**18 - 1
+
+
+@pytest.mark.parametrize("kept", ["lightning/complete", "ray/after-worker-kill/case", "dcp"])
+def test_the_checkpoint_directory_may_be_a_link(tmp_path: Path, kept: str) -> None:
+    """To scratch storage, usually. Single files and pointers are read through it too."""
+    real = tmp_path / "real"
+    if kept == "dcp":
+        dcp(real, "step-10")
+    else:
+        shutil.copytree(SAMPLES / kept, real)
+    (real / "latest").write_text("step-99999999999")
+    (tmp_path / "link").symlink_to("real")
+    (there, said), (here, _) = ((c.path, c.refused) for c in (find(real), find(tmp_path / "link")))
+    assert here == there.replace("/real/", "/link/")
+    assert here
+    assert find(tmp_path / "link").refused == said
+    assert said or kept == "ray/after-worker-kill/case"
