@@ -175,14 +175,20 @@ def test_the_files_of_a_checkpoint_are_not_taken_for_checkpoints(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "file", ["step-10/__0_0.distcp", "global_step10/mp_rank_00_model_states.pt", "epoch=0-step=5.ckpt"]
+    ("file", "directory"),
+    [
+        ("run/step-10/__0_0.distcp", "run"),
+        ("run/global_step10/mp_rank_00_model_states.pt", "run"),
+        ("run/epoch=0-step=5.ckpt", "run"),
+        ("run/version_0/checkpoints/epoch=0-step=5.ckpt", "run/version_0/checkpoints"),
+    ],
 )
-def test_the_directory_above_is_refused_in_words(tmp_path: Path, file: str) -> None:
-    (tmp_path / "run" / file).parent.mkdir(parents=True)
-    (tmp_path / "run" / file).write_bytes(saved(1))
+def test_the_directory_above_is_refused_in_words(tmp_path: Path, file: str, directory: str) -> None:
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).write_bytes(saved(1))
     [(name, reason)] = find(tmp_path).refused
     assert name == "run"
-    assert "give 'run' as the directory" in reason
+    assert f"give {directory!r} as the directory" in reason
 
 
 def test_a_model_beside_checkpoints_is_none_of_them(tmp_path: Path) -> None:
