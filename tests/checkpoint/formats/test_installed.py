@@ -69,7 +69,7 @@ def test_a_format_that_is_installed_judges_its_own(tmp_path: Path, install: obje
         ("raise SystemExit(3)", "cannot be loaded: SystemExit: 3"),
         ("", "cannot be loaded: AttributeError"),
         ("thing = object()", "cannot be loaded: AttributeError"),
-        (GOOD.replace('return "odd', 'return files["x"] or "odd'), "cannot say what is its own: KeyError: 'x'"),
+        (GOOD.replace('return "odd', 'return files["x"] or "odd'), "cannot say what is its own: "),
         (GOOD.replace("return Whole", "return 1 / 0, Whole"), "failed: ZeroDivisionError: division by zero"),
         (GOOD.replace("return Whole", "raise SystemExit"), "failed: SystemExit"),
         (GOOD.replace("return Whole", "return print"), "gave no finding"),
