@@ -54,6 +54,8 @@ def _run(command: click.Command, name: str, argv: Sequence[str]) -> int:
 def _format(_: click.Context, __: click.Parameter, value: str | None) -> str:
     if value is not None and known.named(value) is None:
         raise click.BadParameter(f"{value!r}; known here are {', '.join(known.names())}")
+    if value is not None and (trouble := known.trouble_with(value)):
+        raise click.BadParameter(f"{value!r}: {trouble}; install it again, or leave it out")
     return value or ""
 
 

@@ -44,6 +44,11 @@ def named(name: str) -> Format | None:
     return next((format_ for format_ in _all() if format_.name == name), None)
 
 
+def trouble_with(name: str) -> str:
+    """Say why a format that is installed cannot be used; "" when it can, or is none of those."""
+    return next((other.trouble for other in installed() if other.name == name), "")
+
+
 def names() -> tuple[str, ...]:
     """Return the names that may be given."""
     return tuple(format_.name for format_ in _all())

@@ -13,6 +13,7 @@ from remuster.checkpoint.examine import Asked
 from remuster.checkpoint.formats import installed
 from remuster.checkpoint.patience import Patience
 from remuster.checkpoint.resume import Choice, search
+from remuster.launcher.commands import run
 
 GOOD = """
 class Odd:
@@ -89,3 +90,12 @@ def test_one_that_fails_is_named_and_the_search_goes_on(tmp_path: Path, install:
     assert reason.isprintable()
     if "say what is its own" not in words:
         assert words in find(directory, "odd").refused[0][1]
+
+
+def test_one_that_cannot_be_loaded_may_not_be_asked_for(
+    tmp_path: Path, install: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A job would take it that every checkpoint is refused, and begin from nothing."""
+    install("raise RuntimeError('no library')")  # type: ignore[operator]
+    assert run("resume-point", [str(made(tmp_path)), "--format", "odd"], {}) == 2
+    assert "cannot be loaded: RuntimeError: no library" in capsys.readouterr().err
