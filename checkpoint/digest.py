@@ -31,9 +31,12 @@ def never() -> bool:
 
 
 @contextmanager
-def opened_directory(path: str | os.PathLike[str]) -> Generator[int, None, None]:
-    """Hold a directory open; a symbolic link in its place is refused with ``NotADirectoryError``."""
-    fd = os.open(path, _FLAGS | os.O_DIRECTORY)
+def opened_directory(path: str | os.PathLike[str], through_link: bool = False) -> Generator[int, None, None]:
+    """Hold a directory open; a symbolic link in its place is refused with ``NotADirectoryError``.
+
+    ``through_link``: the user named it, who may well have put a link there, to scratch storage say.
+    """
+    fd = os.open(path, (_FLAGS & ~os.O_NOFOLLOW if through_link else _FLAGS) | os.O_DIRECTORY)
     try:
         yield fd
     finally:

@@ -119,7 +119,7 @@ def _placed(directory: Path, found: tuple[Candidate, ...], ages: Mapping[str, in
 def _hint(directory: Path, pointer: str) -> Candidate | None:
     """Return what a pointer names; None for anything that is no name of a step."""
     try:
-        with opened_directory(directory) as root, opened_file(root, pointer) as (fd, _):
+        with opened_directory(directory, through_link=True) as root, opened_file(root, pointer) as (fd, _):
             text = os.read(fd, _MAX_HINT_BYTES).decode()
         if pointer == LATEST:
             value: object = json.loads(text)
@@ -129,6 +129,8 @@ def _hint(directory: Path, pointer: str) -> Candidate | None:
         else:
             name = text.strip()
             if pointer != "latest":
+                if not (name.isascii() and name.isdigit()):  # int() takes -20, 1_0 and other scripts' digits too
+                    return None
                 name = f"iter_{int(name):07d}"
     except (OSError, ValueError, RecursionError):
         return None

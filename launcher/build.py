@@ -268,6 +268,10 @@ def _checkpoint_format(given: Given) -> str:
 
     if known.named(text) is None:
         raise UsageError(f"{given.origin('checkpoint-format')} is {text!r}; known here are {', '.join(known.names())}")
+    if trouble := known.trouble_with(text):
+        raise UsageError(
+            f"{given.origin('checkpoint-format')} is {text!r}: {trouble}; install it again, or leave it out"
+        )
     return text
 
 

@@ -54,6 +54,8 @@ def _run(command: click.Command, name: str, argv: Sequence[str]) -> int:
 def _format(_: click.Context, __: click.Parameter, value: str | None) -> str:
     if value is not None and known.named(value) is None:
         raise click.BadParameter(f"{value!r}; known here are {', '.join(known.names())}")
+    if value is not None and (trouble := known.trouble_with(value)):
+        raise click.BadParameter(f"{value!r}: {trouble}; install it again, or leave it out")
     return value or ""
 
 
@@ -135,7 +137,7 @@ def _row(directory: Path, look: Look) -> dict[str, object]:
     size, newest = _extent(directory / look.name)
     return {
         "name": shown(look.name),
-        "path": str(directory.absolute() / shown(look.name)),
+        "path": str(directory.absolute() / look.name),
         "step": look.step,
         "format": look.format or _format_of(directory, look) or None,
         "whole": look.whole,

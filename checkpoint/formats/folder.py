@@ -69,7 +69,7 @@ class Folder:
     @contextmanager
     def opened(self, path: str) -> Generator[tuple[int, int], None, None]:
         """Open one of the files; yield its descriptor and its size now."""
-        with opened_directory(self._root) as root, opened_file(root, path) as found:
+        with opened_directory(self._root, through_link=self.is_file) as root, opened_file(root, path) as found:
             yield found
 
     def read(self, path: str, limit: int) -> bytes:
@@ -80,7 +80,7 @@ class Folder:
     def beside(self, name: str, limit: int) -> bytes | None:
         """Return a small file of the checkpoint directory itself, where pointers lie; None without one."""
         try:
-            with opened_directory(self.directory) as root, opened_file(root, name) as (fd, size):
+            with opened_directory(self.directory, through_link=True) as root, opened_file(root, name) as (fd, size):
                 return _all(fd, size, limit, name)
         except FileNotFoundError:
             return None

@@ -70,6 +70,8 @@ def test_b48_the_newest_whole_one_is_taken_and_a_half_written_one_named(
         ),
         ("latest_checkpointed_iteration.txt", "1", ()),
         ("latest_checkpointed_iteration.txt", "release", ()),
+        ("latest_checkpointed_iteration.txt", "-30", ()),
+        ("latest_checkpointed_iteration.txt", "3_0", ()),
     ],
 )
 def test_b49_whatever_the_pointer_says_the_same_good_step_is_found(
@@ -173,14 +175,20 @@ def test_the_files_of_a_checkpoint_are_not_taken_for_checkpoints(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "file", ["step-10/__0_0.distcp", "global_step10/mp_rank_00_model_states.pt", "epoch=0-step=5.ckpt"]
+    ("file", "directory"),
+    [
+        ("run/step-10/__0_0.distcp", "run"),
+        ("run/global_step10/mp_rank_00_model_states.pt", "run"),
+        ("run/epoch=0-step=5.ckpt", "run"),
+        ("run/version_0/checkpoints/epoch=0-step=5.ckpt", "run/version_0/checkpoints"),
+    ],
 )
-def test_the_directory_above_is_refused_in_words(tmp_path: Path, file: str) -> None:
-    (tmp_path / "run" / file).parent.mkdir(parents=True)
-    (tmp_path / "run" / file).write_bytes(saved(1))
+def test_the_directory_above_is_refused_in_words(tmp_path: Path, file: str, directory: str) -> None:
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).write_bytes(saved(1))
     [(name, reason)] = find(tmp_path).refused
     assert name == "run"
-    assert "give 'run' as the directory" in reason
+    assert f"give {directory!r} as the directory" in reason
 
 
 def test_a_model_beside_checkpoints_is_none_of_them(tmp_path: Path) -> None:
@@ -224,3 +232,20 @@ def test_a_step_that_is_none_is_refused(tmp_path: Path, step: int) -> None:
     assert not choice.path or choice.step == 0
     (tmp_path / "step-5.pt").write_bytes(saved({"step": 10**18 - 1}))
     assert find(tmp_path).step == 10**18 - 1
+
+
+@pytest.mark.parametrize("kept", ["lightning/complete", "ray/after-worker-kill/case", "dcp"])
+def test_the_checkpoint_directory_may_be_a_link(tmp_path: Path, kept: str) -> None:
+    """To scratch storage, usually. Single files and pointers are read through it too."""
+    real = tmp_path / "real"
+    if kept == "dcp":
+        dcp(real, "step-10")
+    else:
+        shutil.copytree(SAMPLES / kept, real)
+    (real / "latest").write_text("step-99999999999")
+    (tmp_path / "link").symlink_to("real")
+    (there, said), (here, _) = ((c.path, c.refused) for c in (find(real), find(tmp_path / "link")))
+    assert here == there.replace("/real/", "/link/")
+    assert here
+    assert find(tmp_path / "link").refused == said
+    assert said or kept == "ray/after-worker-kill/case"

@@ -113,3 +113,13 @@ def test_names_cannot_write_to_the_terminal(kept: Path, capsys: pytest.CaptureFi
     os.rename(kept / "step-5", kept / "step-5\x1b[2J")
     assert run("checkpoints", [str(kept)], {}) == 0
     assert "\x1b" not in capsys.readouterr().out
+
+
+def test_the_path_in_json_is_the_true_one_whatever_the_name_holds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dcp(tmp_path, "step-5-\n\udcff")
+    [one] = told(capsys, 0, "checkpoints", tmp_path)["checkpoints"]
+    assert one["name"] == r"step-5-\n\udcff"
+    assert one["path"] == told(capsys, 0, "resume-point", tmp_path)["path"]
+    assert Path(one["path"]).is_dir()
