@@ -24,7 +24,7 @@ from .fabric import ports
 
 TOOL = "ib_write_bw"
 HERE = "127.0.0.1"
-PORT_S = 20.0  # for one port; a transfer takes 3, of which the tool sleeps most
+PORT_S = 20.0  # for one port; the tool itself sleeps for 1 before it sends
 LEAST_S = 4.0  # with less than this left none is begun
 PAUSE_S = 0.2  # before the server, which opens the device first, is looked for again
 LAST_S = 1.0  # and not with less than this left: a client that is cut short does not say what it waits for
