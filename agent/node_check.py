@@ -40,7 +40,8 @@ from .spec import FABRIC
 READ_S = 3.0  # for file systems and /sys
 PROBE_S = 12.0  # for the driver: its first call on an idle node loads firmware
 DEEP_S = 120.0
-TESTS_S = 20.0  # of those, what the memory of all GPUs is tested for
+OWN_SHARE = 0.9  # of those, after which a test of RDMA ends by itself, and says so
+TESTS_S = 20.0  # of the same, what the memory of all GPUs is tested for
 PLUGIN_S = 60.0
 LONGEST = 500  # characters of what a check says
 _UNSYNCHRONISED = 0x40  # STA_UNSYNC of adjtimex(2)
@@ -60,6 +61,7 @@ class Wish(NamedTuple):
     deep: bool = False
     own: int = 0  # pid whose descendants' GPU memory is the job's own
     deep_s: float = DEEP_S
+    sysfs: Path = Path(FABRIC)  # where RDMA devices are
 
 
 class Looking(NamedTuple):
@@ -85,26 +87,27 @@ async def check_node(wish: Wish, around: Looking) -> tuple[Finding, ...]:
         work.append(_gpus(wish, around))
     found = [finding for part in await asyncio.gather(*work) for finding in part]
     if wish.deep and conclude(found).passed is not False:
-        found += await _deep(wish, around)
+        live = any(finding.check == "fabric" and finding.state is State.OK for finding in found)
+        found += await _deep(wish, around, live)
     return tuple(found)
 
 
 # --- this host --------------------------------------------------------------------------------------------------------
 async def _host(wish: Wish) -> list[Finding]:
     try:
-        return await asyncio.wait_for(asyncio.to_thread(_read_host, wish.log_dir), READ_S)
+        return await asyncio.wait_for(asyncio.to_thread(_read_host, wish), READ_S)
     except asyncio.TimeoutError:
         return [Finding("host", "this host", State.UNKNOWN, f"its file systems gave no answer within {READ_S:g} s")]
 
 
-def _read_host(log_dir: Path) -> list[Finding]:
-    found = [_room("the log directory", log_dir)]
+def _read_host(wish: Wish) -> list[Finding]:
+    found = [_room("the log directory", wish.log_dir)]
     try:
         shm = os.statvfs(SHM)
         found.append(shared_memory(shm.f_blocks * shm.f_frsize, shm.f_bavail * shm.f_frsize))
     except OSError as error:
         found.append(Finding("shm", SHM, State.NOTE, f"{error.strerror}; data workers need it"))
-    links = [PortReading(port.device, port.number, port.state, port.physical) for port in ports(Path(FABRIC))]
+    links = [PortReading(port.device, port.number, port.state, port.physical) for port in ports(wish.sysfs)]
     files, locked = (resource.getrlimit(which)[0] for which in (resource.RLIMIT_NOFILE, resource.RLIMIT_MEMLOCK))
     return [*found, *limits(files, locked, bool(links)), clock(_synchronised()), *fabric(links)]
 
@@ -166,18 +169,27 @@ def _reading(item: dict[str, object]) -> GpuReading:
 
 
 # --- tests ------------------------------------------------------------------------------------------------------------
-async def _deep(wish: Wish, around: Looking) -> list[Finding]:
-    """Run the tests in the ranks' interpreter; what was found until their time ran out counts."""
+async def _deep(wish: Wish, around: Looking, rdma: bool) -> list[Finding]:
+    """Run the tests in the ranks' interpreter and, beside them, those of the RDMA ports when one is active."""
     program = Path(__file__).parent.parent / "worker" / "deep_check.py"
-    lines: list[str] = []
     argv = [wish.python, str(program), "cuda", f"{min(TESTS_S, wish.deep_s / 3):g}"]
+    work = [_tests("deep check", argv, wish, around)]
+    if rdma:
+        argv = [sys.executable, "-m", f"{__package__}.rdma_loopback", str(wish.sysfs), f"{wish.deep_s * OWN_SHARE:g}"]
+        work.append(_tests("RDMA test", argv, wish, around))
+    return [finding for part in await asyncio.gather(*work) for finding in part]
+
+
+async def _tests(name: str, argv: list[str], wish: Wish, around: Looking) -> list[Finding]:
+    """Run one program of tests; what was found until its time ran out counts."""
+    lines: list[str] = []
     try:
-        reply = await ask_child(argv, b"", timeout_s=wish.deep_s, spare=around.spare("deep check"), say=lines.append)
+        reply = await ask_child(argv, b"", timeout_s=wish.deep_s, spare=around.spare(name), say=lines.append)
         ended = f"the tests ended with status {reply.status}" if reply.status else ""
     except NoAnswer:
         ended = f"it did not end within {wish.deep_s:g} s"
     except ChildTrouble as error:
-        return [Finding("deep", "tests", State.UNKNOWN, f"the child {error}")]
+        return [*tested(lines, ""), Finding("deep", "tests", State.UNKNOWN, f"the child {error}")]
     return tested(lines, ended)
 
 
