@@ -64,8 +64,8 @@ test: .venv/stamp
 
 drills: .venv/stamp .venv-frameworks/stamp
 	@test "$$(id -u)" = 0 || { echo 'drills build network namespaces; run make drills as root' >&2; exit 1; }
-	$(BIN)/pytest -m 'drill and not soak' --ignore=tests/dropin --ignore=tests/frameworks/own
-	$(BIN)/pytest -m 'drill and not soak' $(PARALLEL) tests/dropin
+	$(BIN)/pytest -m 'drill and not soak' tests/drills
+	$(BIN)/pytest -m 'drill and not soak' $(PARALLEL) --ignore=tests/drills --ignore=tests/frameworks/own
 
 frameworks: .venv/stamp .venv-deepspeed/stamp .venv-jax/stamp
 	$(BIN)/pytest -m drill tests/frameworks/own

@@ -59,7 +59,9 @@ if __name__ == "__main__":
 
 
 def test_what_saves_for_a_rank_ends_with_its_attempt(place: Place, tmp_path: Path) -> None:
-    node = place.command("--nproc-per-node", "2", "--max-restarts", "1", place.script("t.py", WRITES), tmp_path)
+    script = place.script("t.py", WRITES)
+    env = {"TMPDIR": "/tmp"}  # a socket's name has at most 108 bytes
+    node = place.command("--nproc-per-node", "2", "--max-restarts", "1", script, tmp_path, env=env)
     assert node.exit_code(60) == 0, node.say()  # it also sees that nothing of either attempt is left
     for rank in (0, 1):
         pids = [int(pid) for pid in (tmp_path / f"children-{rank}").read_text().split()]

@@ -489,7 +489,7 @@ def test_b30_a_kill_is_explained_by_a_counter_with_its_numbers() -> None:
     assert "nothing says by whom" in bare.sentence
 
 
-@pytest.mark.parametrize("code", [13, 31, 43, 45, 68, 109])
+@pytest.mark.parametrize("code", [13, 31, 43, 45, 68])
 def test_b31_an_application_xid_drains_no_node(code: int) -> None:
     evidence = alone(ended(0, 1, ILLEGAL), gpu(code, ranks=(0,)), xid(code))
     v = judge(evidence)
