@@ -116,7 +116,7 @@ def test_a_run_goes_on_when_its_store_is_lost(cluster: Cluster) -> None:
     cluster.check_left()
 
 
-@pytest.mark.parametrize("loss", ["fence", "hold"])
+@pytest.mark.parametrize("loss", ["fence", pytest.param("hold", marks=pytest.mark.drill)])
 def test_two_nodes_and_their_store_lose_power(cluster: Cluster, loss: str) -> None:
     """The same launch goes on, for it has not ended, and what it has paid is paid."""
     directory = cluster.folder / "kept"
