@@ -114,7 +114,8 @@ class HangWatch:
             return
         if not hang.stale(self._trail, boottime()):
             return
-        gpu = await self._means.gpus() if wanted.gpus else {}  # before: what comes late would make the sample old
+        # Before the rest: what comes late would make a sample too old to judge by.
+        gpu: Mapping[int, bool] = await self._means.gpus() if wanted.gpus else {}
         try:
             taken = await self._thread.run(sample, begun.ranks, timeout_s=SAMPLE_S)
         except (OSError, TimeoutError):  # a file server hangs; that the ranks do so, too, can still be seen

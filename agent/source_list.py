@@ -31,7 +31,7 @@ class Around(NamedTuple):
 def makers(around: Around) -> tuple[Maker, ...]:
     """Return what makes each source; the ones whose beginning matters most come first."""
     spec, post = around.spec, around.post
-    gpu_watch: list[GpuWatch] = []
+    gpu_watch: list[GpuWatch] = []  # once it is made, which is before that for hangs
 
     def memory() -> Source:
         from .oom import OomCounters
