@@ -120,6 +120,21 @@ def users(
     return {number: tuple(sorted(those)) for number, those in found.items()}
 
 
+def computing(percent: Mapping[int, int], mine: Mapping[int, tuple[int, ...]]) -> dict[int, bool]:
+    """Return whether a GPU of each rank computes. ``percent``: of its time, by the GPU's number, where that is known.
+
+    ``mine``: as from ``users``. A rank of which one GPU is idle and another unknown is left out.
+    """
+    found: dict[int, bool] = {}
+    for rank in {rank for ranks in mine.values() for rank in ranks}:
+        used = [percent.get(number) for number, ranks in mine.items() if rank in ranks]
+        if any(used):
+            found[rank] = True
+        elif None not in used:
+            found[rank] = False
+    return found
+
+
 def shown(
     card: Card, first: Card | None, most: Mapping[str, int], xids: Iterable[Xid], ranks: tuple[int, ...], since_s: float
 ) -> Gpu | None:

@@ -3,7 +3,8 @@
 Executed by ``gpu_start.py`` without site and the user's environment; the agent itself never imports pynvml.
 One thread waits for events (XIDs, ECC, recovery actions) and, when none has come for a while, looks at all GPUs; the
 other looks when the agent asks. Records, each a JSON object: ``gpu`` (what is known of one, when that has changed),
-``event``, ``looked`` (the answer: all is told), ``lacked`` (why there is no more). It ends with the agent.
+``event``, ``looked`` (the answer: all is told), ``use`` (the answer to ``use``: how busy GPUs are), ``lacked`` (why
+there is no more). It ends with the agent.
 
 Events from before their registration are never delivered, later ones wait for us, each XID with its own number
 (NVIDIA's documentation of nvmlDeviceRegisterEvents and nvmlEventSetWait, on Linux).
@@ -22,7 +23,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .gpu_read import Identity, identity, read, unopened
+from .gpu_read import Identity, identity, read, unopened, use
 from .linux import boottime, die_with_parent, retitle
 
 NAME = "gpu-watcher"
@@ -117,6 +118,11 @@ class _Driver:
         late_s = boottime() - self._back_s - self._wait_s
         self._tell({"is": "looked", "asked": question, "deaf": self._deaf, "late_s": max(0.0, late_s)})
 
+    def answer_use(self) -> None:
+        """Tell how busy each GPU is of which the driver says so, in percent."""
+        found = [(card.number, use(self._nvml, card.handle)) for card in self._cards if card.handle is not None]
+        self._tell({"is": "use", "percent": [one for one in found if one[1] is not None]})
+
     def _look_at_all(self) -> None:
         for card in self._cards:
             self._look(card)
@@ -162,5 +168,8 @@ def main(fd: int, agent: int, wait_s: float) -> None:
     driver.answer(0)
     threading.Thread(target=driver.listen, daemon=True).start()
     while question := end.recv(64):
-        driver.answer(int(question))
+        if question == b"use":
+            driver.answer_use()
+        else:
+            driver.answer(int(question))
     os._exit(0)  # no call that still runs is waited for

@@ -50,6 +50,17 @@ def read(nvml: Any, handle: Any) -> dict[str, object]:
     return _found(reading, lost, unread)
 
 
+def use(nvml: Any, handle: Any) -> int | None:
+    """Return in how many percent of the last moment, 1/6 to 1 s, the GPU ran a kernel; None where nothing says so.
+
+    None says so of a GPU with MIG devices (NVIDIA's documentation of nvmlDeviceGetUtilizationRates).
+    """
+    try:
+        return int(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+    except nvml.NVMLError:
+        return None
+
+
 def identity(nvml: Any, handle: Any) -> Identity:
     """Return which GPU it is, as far as the driver says: one that is lost says so when it is read."""
     found = Identity()

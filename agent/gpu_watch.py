@@ -22,7 +22,7 @@ from ..health.own_signatures import NONE, OwnSignatures, xids_of
 from ..health.xid import lookup, recovery_words
 from . import node_words as words
 from . import proc
-from .gpu_cards import SLOWED, VISIBLE, Card, User, Xid, announced, shown, users
+from .gpu_cards import SLOWED, VISIBLE, Card, User, Xid, announced, computing, shown, users
 from .gpu_start import GpuChild, driver_here
 from .linux import boottime
 from .sources import Begun
@@ -30,6 +30,7 @@ from .sources import Begun
 NAME = "nvml"
 ANSWER_S = 1.2  # for a look at all GPUs; a driver that takes longer hangs
 INSPECT_S = 1.0
+COMPUTING_S = 1.0
 DEATH_S = 1.0  # from SIGKILL until the process is gone; longer means that it is stuck in the driver
 HARD_WINDOW_S = 2.0  # after an alarm: time for what the ranks have to say; their GPU answers nobody any more
 BEFORE_S = 60.0  # XIDs from so long before the ranks' start count as the round's, unless an earlier one had them
@@ -77,6 +78,7 @@ class GpuWatch:
         self._gone = asyncio.Event()
         self._question = 0
         self._answered: asyncio.Future[None] | None = None
+        self._used: asyncio.Future[dict[int, int]] | None = None  # while the process asks how busy the GPUs are
         self._parting = ""  # why there is no more to be had, in the process's own words
         self._hung = 0  # the round at whose end it was killed, since it did not answer
         self._here = child is not None or driver_here(environ)
@@ -137,6 +139,20 @@ class GpuWatch:
         lacked = tuple(Lacked(NAME, why) for why in dict.fromkeys(self._lacking))
         return (*(fact for fact in found if fact is not None), *lacked)
 
+    async def computing(self) -> dict[int, bool]:
+        """Return whether a GPU of each rank computes, for the ranks of which the driver says so in time."""
+        if self._end is None:
+            return {}
+        if self._used is None:
+            try:
+                self._end.send(b"use")
+            except (BlockingIOError, ConnectionError):  # it hangs, or its end is about to be seen
+                return {}
+            self._used = asyncio.get_running_loop().create_future()
+        waited = self._used
+        await asyncio.wait({waited}, timeout=COMPUTING_S)
+        return computing(waited.result(), self._by_card()) if waited.done() else {}
+
     async def close(self) -> None:
         """See ``Source``. A process that is stuck in the driver is left to the keeper, which waits and names it."""
         self._here = False
@@ -182,6 +198,7 @@ class GpuWatch:
         self._child = None
         self._gone.set()
         self._answer()
+        self._use({})
         hung, self._hung = self._hung, 0
         if hung:  # the next round has another one
             if self._here and self._begun is not None and self._begun.round != hung:
@@ -223,6 +240,11 @@ class GpuWatch:
         if waited is not None and not waited.done():
             waited.set_result(None)
 
+    def _use(self, percent: dict[int, int]) -> None:
+        waited, self._used = self._used, None
+        if waited is not None:
+            waited.set_result(percent)
+
     def _read(self) -> None:
         """Take in all records that wait."""
         while self._end is not None:
@@ -248,6 +270,8 @@ class GpuWatch:
                 self._weigh(said["number"])
             case "looked":
                 self._looked(said)
+            case "use":
+                self._use(dict(said["percent"]))
             case _:
                 self._parting = str(said["why"])
 

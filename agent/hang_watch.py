@@ -7,7 +7,7 @@ from outside, and what was learnt in earlier rounds. Between two looks nothing r
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
 from ..health import hang
@@ -28,6 +28,7 @@ class Means(NamedTuple):
 
     beats: Callable[[], Mapping[int, Beat]]  # of the present round, by local rank
     post: Callable[[words.Event], None]
+    gpus: Callable[[], Awaitable[Mapping[int, bool]]]  # which ranks' GPUs compute, as far as is known within a second
 
 
 class HangWatch:
@@ -100,24 +101,26 @@ class HangWatch:
                 why = Early(found.rank, now - begun.at_s, found.alarm, SILENCE)
                 self._means.post(words.Alarmed(now, begun.round, why, WINDOW_S))
                 return
-            await self._sample(begun, found.sample)
+            await self._sample(begun, found)
             if found.next_s == float("inf"):
                 return
             await asyncio.sleep(max(0.0, found.next_s - boottime()))
             if boottime() > found.next_s + hang.LATE_S:  # this node stood still, or slept
                 self._since_s, self._trail = boottime(), None
 
-    async def _sample(self, begun: Begun, wanted: bool) -> None:
-        if not wanted:
+    async def _sample(self, begun: Begun, wanted: hang.Look) -> None:
+        if not wanted.sample:
             self._trail = None
             return
         if not hang.stale(self._trail, boottime()):
             return
+        # Before the rest: what comes late would make a sample too old to judge by.
+        gpu: Mapping[int, bool] = await self._means.gpus() if wanted.gpus else {}
         try:
             taken = await self._thread.run(sample, begun.ranks, timeout_s=SAMPLE_S)
         except (OSError, TimeoutError):  # a file server hangs; that the ranks do so, too, can still be seen
             taken = without_output(begun.ranks, self._trail.last.written if self._trail else 0)
-        self._trail = hang.follow(self._trail, taken)
+        self._trail = hang.follow(self._trail, taken._replace(gpu=gpu))
 
     def _stop(self) -> None:
         if self._task is not None:

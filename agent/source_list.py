@@ -15,6 +15,7 @@ from .spec import JobSpec
 if TYPE_CHECKING:
     from ..health.evidence import Beat
     from .gpu_start import GpuChild
+    from .gpu_watch import GpuWatch
 
 
 class Around(NamedTuple):
@@ -30,6 +31,7 @@ class Around(NamedTuple):
 def makers(around: Around) -> tuple[Maker, ...]:
     """Return what makes each source; the ones whose beginning matters most come first."""
     spec, post = around.spec, around.post
+    gpu_watch: list[GpuWatch] = []  # once it is made, which is before that for hangs
 
     def memory() -> Source:
         from .oom import OomCounters
@@ -39,7 +41,9 @@ def makers(around: Around) -> tuple[Maker, ...]:
     def gpus() -> Source:
         from .gpu_watch import GpuWatch
 
-        return GpuWatch(around.gpus, around.environ, post, lambda: gpu_start.start(os.environ), spec.signatures)
+        made = GpuWatch(around.gpus, around.environ, post, lambda: gpu_start.start(os.environ), spec.signatures)
+        gpu_watch.append(made)
+        return made
 
     def lines() -> Source:
         from .line_watch import LineWatch
@@ -54,7 +58,7 @@ def makers(around: Around) -> tuple[Maker, ...]:
     def hangs() -> Source:
         from .hang_watch import HangWatch, Means
 
-        return HangWatch(spec.hang_timeout_s, Means(said, post))
+        return HangWatch(spec.hang_timeout_s, Means(said, post, gpu_watch[0].computing))
 
     def stacks() -> Source:
         from .stacks import Stacks

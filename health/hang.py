@@ -5,6 +5,9 @@ the numbers. A false alarm kills a healthy job, so each doubt makes patient: not
 above any step, three times the longest pause ever seen, more while ranks visibly work, and twice as much after an
 alarm. What the user gives (--hang-timeout) stands in place of all that.
 
+A GPU that computes makes patient, too, and nothing more follows from it: that of a rank that waits inside an NCCL
+kernel shows 100 % as well. Such a hang is found by the rank that is elsewhere, or by the watchdog's line.
+
 All times are seconds on one node's CLOCK_BOOTTIME.
 """
 
@@ -56,6 +59,7 @@ class Sample(NamedTuple):
     written: int  # bytes of output of all ranks of this node
     moved: int  # bytes that they have read and written through files and pipes
     cpu_s: Mapping[int, float]  # each living rank's, with all its processes
+    gpu: Mapping[int, bool] = {}  # whether one of a rank's GPUs computes; who is absent, nothing is known of
 
 
 class Trail(NamedTuple):
@@ -63,17 +67,18 @@ class Trail(NamedTuple):
 
     last: Sample
     worked_s: float  # wrote output, or moved data
-    busy_s: Mapping[int, float]  # each rank: used a processor
+    busy_s: Mapping[int, float]  # each rank: used a processor, or a GPU
 
 
 class Look(NamedTuple):
     """What to do: look again at ``next_s``, or raise the alarm, a sentence.
 
-    ``sample``: take one now if the last is ``stale``; else forget the trail.
+    ``sample``: take one now if the last is ``stale``; else forget the trail. ``gpus``: with what their driver says.
     """
 
     next_s: float
     sample: bool = False
+    gpus: bool = False
     alarm: str = ""
     rank: int = -1  # -1: none in particular
 
@@ -102,7 +107,7 @@ def follow(trail: Trail | None, sample: Sample) -> Trail:
     worked = sample.written != last.written or abs(sample.moved - last.moved) >= MOVED
     busy = {
         rank: trail.busy_s.get(rank, sample.at_s)
-        if 0 <= used - last.cpu_s.get(rank, math.inf) <= IDLE * since
+        if 0 <= used - last.cpu_s.get(rank, math.inf) <= IDLE * since and not sample.gpu.get(rank)
         else sample.at_s
         for rank, used in sample.cpu_s.items()
     }
@@ -154,16 +159,17 @@ def _by_traces(now: float, since_s: float, given_s: float, trail: Trail | None) 
     """Without steps: nobody writes or moves data, and somebody does nothing at all."""
     soon = now + _pause(given_s)
     if trail is None:
-        return Look(soon, sample=True)
+        return Look(soon, sample=True, gpus=True)
     if stale(trail, now):
-        return Look(now, sample=True)
+        return Look(now, sample=True, gpus=True)
     quiet_s = max(since_s, trail.worked_s)
     idle = sorted(rank for rank, at in trail.busy_s.items() if now - max(quiet_s, at) >= given_s)
     if not idle:
-        return Look(soon, sample=True)
+        return Look(soon, sample=True, gpus=True)
     who = f"{len(idle)} of its {len(trail.busy_s)} ranks" if len(trail.busy_s) > 1 else "its rank"
+    what = "neither processor nor GPU" if all(rank in trail.last.gpu for rank in idle) else "no processor"
     alarm = (
-        f"no rank of this node has written anything for {now - quiet_s:.0f} s, and {who} used no processor; "
+        f"no rank of this node has written anything for {now - quiet_s:.0f} s, and {who} used {what}; "
         f"{given_s:.0f} s are allowed (--hang-timeout)"
     )
     return Look(now, alarm=alarm, rank=idle[0] if len(idle) == 1 else -1)

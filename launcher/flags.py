@@ -204,9 +204,9 @@ FLAGS: tuple[Flag, ...] = (
         "hang-timeout",
         Group.RETRY,
         "How long ranks may do nothing until they are taken for hung, and the round ends: say no step "
-        "(remuster.heartbeat); or, where they say none, write nothing while one of them uses no processor. Longer than "
-        "your longest pause: a save, an evaluation. Default: computed from the steps that are said, at least 300; off "
-        "without steps. off (or 0): never.",
+        "(remuster.heartbeat); or, where they say none, write nothing while one of them uses neither processor nor "
+        "GPU. Longer than your longest pause: a save, an evaluation. Default: computed from the steps that are said, "
+        "at least 300; off without steps. off (or 0): never.",
         metavar="SECONDS|off",
         ours=True,
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from remuster.agent.gpu_cards import Card, User, Xid, announced, cards_of, chosen, shown, users
+from remuster.agent.gpu_cards import Card, User, Xid, announced, cards_of, chosen, computing, shown, users
 from remuster.health.observed import Gpu
 
 A, B, C = "GPU-aa11-1", "GPU-aa22-2", "GPU-bb33-3"
@@ -67,6 +67,20 @@ def test_two_ranks_may_share_a_gpu_and_one_may_have_two() -> None:
 def test_a_gpu_that_only_others_use_is_no_ranks_unless_it_names_it() -> None:
     ranks = (User(0, 0, None), User(1, 1, "0,1"))
     assert users(CARDS, ranks, {}, frozenset({0, 1})) == {0: (), 1: (1,), 2: ()}
+
+
+@pytest.mark.parametrize(
+    ("percent", "found"),
+    [
+        ({0: 90, 1: 0, 2: 0, 3: 90}, {4: True, 5: True, 6: False}),
+        ({0: 0, 1: 0, 2: 0}, {4: False, 5: False, 6: False}),
+        ({0: 0, 2: 0}, {4: False, 6: False}),  # of rank 5 one is unknown
+        ({1: 1}, {5: True}),
+        ({}, {}),
+    ],
+)
+def test_a_rank_computes_when_one_of_its_gpus_does(percent: dict[int, int], found: dict[int, bool]) -> None:
+    assert computing(percent, {0: (4, 5), 1: (5,), 2: (6,), 3: ()}) == found
 
 
 BUSY = Card(1, B, "0000:2b:00.0", counters={"ecc_uncorrected": 5, "pcie_replay": 2, "slowed_by_heat": 0})

@@ -274,6 +274,39 @@ async def test_with_virtual_local_ranks_each_has_one_device(scene: Scene) -> Non
     assert found[4].ranks == (1,)
 
 
+# --- how busy they are ------------------------------------------------------------------------------------------------
+async def test_the_ranks_whose_gpus_compute_are_told(scene: Scene) -> None:
+    """Of a GPU that is divided the driver does not say it, nor of one that it has lost."""
+    scene.driver.tell("set 1 use 90", "set 2 use 90", "mig 2 2", "lost 3")
+    await scene.ready()
+    assert await scene.watch.computing() == {}, "no ranks yet"
+    scene.begin(*({},) * 4)
+    assert await scene.watch.computing() == {0: False, 1: True}
+    scene.driver.tell("set * use 0")
+    assert await scene.watch.computing() == {0: False, 1: False}
+    scene.driver.tell("fail nvmlDeviceGetUtilizationRates 3")
+    assert await scene.watch.computing() == {}
+
+
+async def test_a_driver_that_does_not_say_how_busy_gpus_are_is_waited_for_within_bounds(scene: Scene) -> None:
+    """Red when the question is asked again while it waits, or when its end leaves somebody waiting."""
+    await scene.ready()
+    scene.begin(*EIGHT)
+    scene.driver.tell("hang nvmlDeviceGetUtilizationRates 600")
+    for _ in range(2):
+        asked_s = time.monotonic()
+        assert await scene.watch.computing() == {}
+        assert 0.9 < time.monotonic() - asked_s < 3.0
+    waiting = asyncio.create_task(scene.watch.computing())
+    await asyncio.sleep(0)
+    os.kill(scene.pid, signal.SIGKILL)
+    assert await waiting == {}
+    await until(lambda: scene.watch._child, "another one")
+    scene.driver.tell("hang nvmlDeviceGetUtilizationRates 0")
+    await scene.ready()
+    assert await scene.watch.computing() == dict.fromkeys(range(8), False)
+
+
 # --- a driver that fails ----------------------------------------------------------------------------------------------
 async def test_a_driver_that_hangs_costs_its_answer_and_nothing_else(scene: Scene) -> None:
     """Red when the source waits without a bound, and when what was heard before is dropped."""

@@ -37,6 +37,9 @@ class Scene:
         self.page = Beats(1, 4)
         self.processes: list[subprocess.Popen[bytes]] = []
         self.posted: list[words.Event] = []
+        self.computing: dict[int, bool] = {}
+        self.answer_s = 0.0
+        self.asked = 0
         self.began = boottime()
 
     def rank(self, program: str = SLEEP) -> RankHere:
@@ -56,7 +59,12 @@ class Scene:
         return Heart(memory[local * SLOT_BYTES : (local + 1) * SLOT_BYTES])
 
     def watch(self, given_s: float | None) -> HangWatch:
-        return HangWatch(given_s, Means(self.page.read, self.posted.append))
+        return HangWatch(given_s, Means(self.page.read, self.posted.append, self.gpus))
+
+    async def gpus(self) -> dict[int, bool]:
+        self.asked += 1
+        await asyncio.sleep(self.answer_s)
+        return self.computing
 
     def alarms(self) -> list[words.Alarmed]:
         return [event for event in self.posted if isinstance(event, words.Alarmed)]
@@ -112,6 +120,7 @@ def test_ranks_that_beat_are_left_alone_until_they_stop(scene: Scene) -> None:
         ]
         await watch.close()
         assert len(scene.posted) == 1
+        assert not scene.asked, "steps tell more than GPUs"
 
     asyncio.run(story())
 
@@ -151,6 +160,37 @@ def test_output_is_a_sign_of_work(scene: Scene) -> None:
             await asyncio.sleep(0.1)
         assert not scene.posted
         await wait_for(scene.alarms)
+        await watch.close()
+
+    asyncio.run(story())
+
+
+def test_a_rank_whose_gpu_computes_is_left_alone_until_that_ends(scene: Scene) -> None:
+    async def story() -> None:
+        watch, rank = scene.watch(1.0), scene.rank()
+        scene.computing = {rank.rank: True}
+        watch.begin(Begun(Round(1), boottime(), (rank,)))
+        await asyncio.sleep(1.9)  # nearly twice what is allowed
+        assert not scene.posted
+        scene.computing = {rank.rank: False}
+        await wait_for(scene.alarms)
+        assert "its rank used neither processor nor GPU" in scene.alarms()[0].why.why
+        await watch.close()
+
+    asyncio.run(story())
+
+
+def test_a_driver_that_never_answers_puts_no_alarm_off(scene: Scene) -> None:
+    """Red when it is asked after the rest was looked at, which is too old to judge by then."""
+
+    async def story() -> None:
+        watch, rank = scene.watch(1.0), scene.rank()
+        scene.answer_s = 1.0
+        began = boottime()
+        watch.begin(Begun(Round(1), began, (rank,)))
+        await wait_for(scene.alarms)
+        assert scene.alarms()[0].at - began < 8.0
+        assert "its rank used no processor" in scene.alarms()[0].why.why
         await watch.close()
 
     asyncio.run(story())

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from typing import Any
 
 import pytest
 from command.cluster import Cluster, Place
 from command.outcome import Expected, check, keep_job
 from command.processes import alive, until
+from fake_nvml.driver import FakeDriver
 
 pytestmark = pytest.mark.process
 
@@ -87,6 +89,26 @@ def test_ranks_that_say_no_steps(place: Place) -> None:
     assert early["why"].endswith("used no processor; 2 s are allowed (--hang-timeout)")
     assert {fact["rank"] for fact in facts(record, "stack")} == {0, 1}
     assert record["verdict"]["family"] == "hang", record["verdict"]
+
+
+SLEEP = "import sys, time; open(f'{sys.argv[1]}/runs', 'w').close(); time.sleep(600)"
+
+
+@pytest.mark.drill  # for its length
+def test_a_rank_that_sleeps_while_its_gpu_computes_is_left_alone(place: Place, driver: FakeDriver) -> None:
+    driver.tell("set 0 use 90")
+    node = place.command("--hang-timeout", "2", place.script("t.py", SLEEP), place.desk, env=driver.env)
+    until((place.desk / "runs").exists, "it runs", show=node.say)
+    (pid,) = node.ranks().values()
+    time.sleep(10)  # five times what is allowed
+    assert alive(pid), node.say()
+    driver.tell("set 0 use 0")
+    assert node.exit_code() == 75, node.say()
+    (record,) = node.records()
+    (early,) = facts(record, "early")
+    assert early["why"].endswith("its rank used neither processor nor GPU; 2 s are allowed (--hang-timeout)")
+    assert early["at_s"] > 10
+    assert facts(record, "lacked") == []
 
 
 def test_off_is_off(place: Place) -> None:

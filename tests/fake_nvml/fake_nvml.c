@@ -246,7 +246,7 @@ int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(struct device *part, struct dev
 int nvmlDeviceGetGpuInstanceId(struct device *d, u32 *n) { ENTER(d); if (d->mig < 0) return INVALID; *n = d->mig + 1; return OK; }
 int nvmlDeviceGetComputeInstanceId(struct device *d, u32 *n) { ENTER(d); if (d->mig < 0) return INVALID; *n = 0; return OK; }
 
-/* --- counters and gauges: keys ecc_volatile_{un,}corrected, ecc_aggregate_..., remap_*, pcie_replay, clocks_reasons -- */
+/* --- counters and gauges: keys ecc_volatile_{un,}corrected, ecc_aggregate_..., remap_*, pcie_replay, clocks_reasons, use */
 int nvmlDeviceGetTotalEccErrors(struct device *d, u32 type, u32 counter, u64 *n) {
     ENTER(d);
     char key[NAME];
@@ -266,6 +266,13 @@ int nvmlDeviceGetRemappedRows(struct device *d, u32 *corrected, u32 *uncorrected
 int nvmlDeviceGetPcieReplayCounter(struct device *d, u32 *n) { ENTER(d); *n = value(d->gpu, "pcie_replay", 0); return OK; }
 int nvmlDeviceGetCurrentClocksEventReasons(struct device *d, u64 *n) { ENTER(d); *n = value(d->gpu, "clocks_reasons", 0); return OK; }
 int nvmlDeviceGetCurrentClocksThrottleReasons(struct device *d, u64 *n) { ENTER(d); *n = value(d->gpu, "clocks_reasons", 0); return OK; }
+struct utilization { u32 gpu, memory; }; /* in percent; not for a GPU with MIG devices, nor for those */
+int nvmlDeviceGetUtilizationRates(struct device *d, struct utilization *u) {
+    ENTER(d);
+    if (all[d->gpu].parts) return NOT_SUPPORTED;
+    *u = (struct utilization){value(d->gpu, "use", 0), 0};
+    return OK;
+}
 int nvmlDeviceGetMemoryInfo(struct device *d, u64 *m) {
     ENTER(d);
     m[0] = value(d->gpu, "memory_total", 80ull << 30);

@@ -19,11 +19,12 @@ COMPUTED = Terms()
 
 
 class Outside(NamedTuple):
-    """What is seen from outside at a time: output and data in bytes, each rank's time on a processor."""
+    """What is seen from outside at a time: output and data in bytes, each rank's time on a processor, busy GPUs."""
 
     written: Callable[[float], int] = lambda at: 0
     moved: Callable[[float], int] = lambda at: 0
     cpu_s: Callable[[float], dict[int, float]] = lambda at: {0: 0.0, 1: 0.0}
+    gpu: Callable[[float], dict[int, bool]] = lambda at: {}
 
 
 STILL = Outside()
@@ -53,7 +54,9 @@ def play(page: Page, until: float, terms: Terms = COMPUTED, outside: Outside = S
         found = hang.look(page(now), now, 0.0, terms, trail)
         if found.alarm:
             return now, found
-        sample = Sample(now, outside.written(now), outside.moved(now), outside.cpu_s(now))
+        assert not (found.gpus and page(now)), "steps tell more than GPUs"
+        gpu = outside.gpu(now) if found.gpus else {}
+        sample = Sample(now, outside.written(now), outside.moved(now), outside.cpu_s(now), gpu)
         if not found.sample:
             trail = None
         elif hang.stale(trail, now):
@@ -188,6 +191,40 @@ def test_without_steps_silence_and_an_idle_rank_make_a_hang(given_s: float, quie
 )
 def test_without_steps_a_sign_of_work_is_no_hang(outside: Outside) -> None:
     assert play(lambda now: {}, 3000.0, Terms(60.0), outside) is None
+
+
+@pytest.mark.parametrize(
+    ("gpu", "rank", "words"),
+    [
+        (lambda at: {0: True, 1: True}, None, ""),
+        (lambda at: {0: True, 1: int(at / 30) % 2 == 0}, None, ""),  # half a minute for a save, now and then
+        (lambda at: {0: True, 1: False}, 1, "1 of its 2 ranks used neither processor nor GPU; "),
+        (lambda at: {0: False, 1: False}, -1, "2 of its 2 ranks used neither processor nor GPU; "),
+        (lambda at: {}, -1, "2 of its 2 ranks used no processor; "),
+        (lambda at: {0: True}, 1, "1 of its 2 ranks used no processor; "),
+        (lambda at: {1: False}, -1, "2 of its 2 ranks used no processor; "),
+    ],
+    ids=["busy", "at times", "one idle", "idle", "unknown", "one busy", "one unknown"],
+)
+def test_without_steps_a_gpu_that_computes_is_a_sign_of_work(
+    gpu: Callable[[float], dict[int, bool]], rank: int | None, words: str
+) -> None:
+    """Ranks that sleep until their GPU is done; what nobody knows of a GPU changes nothing."""
+    found = play(lambda now: {}, 3000.0, Terms(60.0), STILL._replace(gpu=gpu))
+    if rank is None:
+        assert found is None
+    else:
+        assert found is not None
+        assert 60.0 <= found[0] <= 60.0 + hang.LOOK_MOST_S
+        assert found[1].rank == rank
+        assert words in found[1].alarm
+
+
+def test_patience_with_a_gpu_ends_with_its_kernel() -> None:
+    busy = STILL._replace(gpu=lambda at: {0: at < 600.0, 1: at < 600.0})
+    found = play(lambda now: {}, 3000.0, Terms(60.0), busy)
+    assert found is not None
+    assert 650.0 <= found[0] <= 600.0 + 60.0 + hang.LOOK_MOST_S
 
 
 def test_without_steps_and_without_the_flag_nothing_is_a_hang() -> None:
