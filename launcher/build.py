@@ -16,7 +16,7 @@ from ..agent.spec import KERNEL_LOG, JobSpec, NodeCheck, Output, SpecError, Stor
 from ..rendezvous.admission import Admit
 from ..rendezvous.membership import Order
 from ..rendezvous.records import ROLE, StoreLoss
-from . import files, meeting, starting, values
+from . import files, meeting, resuming, starting, values
 from .argv import Split
 from .devices import nproc
 from .environment import Environment
@@ -111,9 +111,9 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
             retry_budget=() if budget is None else _budget(given.origin("retry-budget"), budget, parse_budget),
             exit_map=_exit_map(given),
             signatures=_signatures(given),
-            resume_hook=_hook(given),
-            checkpoint_format=_checkpoint_format(given),
-            checkpoint_args=_checkpoint_args(given),
+            resume_hook=resuming.hook(given),
+            checkpoint_format=resuming.checkpoint_format(given),
+            checkpoint_args=resuming.checkpoint_args(given),
             on_event=_on_event(given),
             kernel_log=_kernel_log(given),
             node_check=_node_check(given),
@@ -124,7 +124,7 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
         raise UsageError(str(error)) from None
     starting.check_devices(given, spec.nproc, env)
     spec = replace(spec, cpus=starting.cpus(given, spec.nproc, env, notes))
-    spec = replace(spec, log_dir=_log_dir(given, notes), checkpoint_dir=_checkpoint_dir(given, notes))
+    spec = replace(spec, log_dir=_log_dir(given, notes), checkpoint_dir=resuming.checkpoint_dir(given, notes))
     for name, path in (("log-dir", spec.log_dir), ("checkpoint-dir", spec.checkpoint_dir)):
         if path is not None:
             files.made(given.origin(name), path)
@@ -241,15 +241,6 @@ def _notice_signal(given: Given, stops: tuple[int, ...]) -> int:
     return number
 
 
-def _checkpoint_dir(given: Given, notes: list[str]) -> Path | None:
-    text, origin = given.text("checkpoint-dir"), given.origin("checkpoint-dir")
-    if text is None:
-        return None
-    if text and not os.path.exists(text):
-        notes.append(f"{origin} {text!r} was not there and is made: the job starts from nothing")
-    return files.directory(origin, text, read=True)
-
-
 def _log_dir(given: Given, notes: list[str]) -> Path | None:
     if given.text("log-dir") == os.devnull:  # torchrun's way to say that no files are wanted
         notes.append(
@@ -258,35 +249,6 @@ def _log_dir(given: Given, notes: list[str]) -> Path | None:
         return None
     text = given.text("log-dir")
     return None if text is None else files.directory(given.origin("log-dir"), text)
-
-
-def _checkpoint_format(given: Given) -> str:
-    text = given.text("checkpoint-format")
-    if text is None:
-        return ""
-    from ..checkpoint.formats import known
-
-    if known.named(text) is None:
-        raise UsageError(f"{given.origin('checkpoint-format')} is {text!r}; known here are {', '.join(known.names())}")
-    if trouble := known.trouble_with(text):
-        raise UsageError(
-            f"{given.origin('checkpoint-format')} is {text!r}: {trouble}; install it again, or leave it out"
-        )
-    return text
-
-
-def _checkpoint_args(given: Given) -> tuple[str, ...]:
-    text, origin = given.text("checkpoint-arg"), given.origin("checkpoint-arg")
-    if text is None:
-        return ()
-    if given.text("checkpoint-dir") is None and given.text("resume-hook") is None:
-        raise UsageError(f"{origin} has nothing to name; give --checkpoint-dir DIR as well")
-    return values.template(origin, text)
-
-
-def _hook(given: Given) -> str | None:
-    text = given.text("resume-hook")
-    return None if text is None else files.hook(given.origin("resume-hook"), text)
 
 
 def _conf(given: Given, notes: list[str]) -> values.Conf:
