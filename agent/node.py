@@ -2,8 +2,7 @@
 
 ``step(state, event) -> (state, actions)``. Its view of the world is the ``job`` record in order; all it decides is
 decided again from the state after each event, so a lost, late or doubled answer changes nothing but the time. The
-guardian's word alone counts for what its ranks are doing. ``agent/loop.py`` carries out the actions. What enters and
-what is awaited stands in files of its own; the rules that write stay together, for their order decides.
+guardian's word alone counts for what its ranks are doing. ``agent/loop.py`` carries out the actions.
 """
 
 from __future__ import annotations
@@ -11,19 +10,18 @@ from __future__ import annotations
 from ..health import wire
 from ..health.evidence import Fact
 from ..rendezvous import writes
-from ..rendezvous.asked import encode_sight
 from ..rendezvous.errors import BadRecord
-from ..rendezvous.gate import blamed_for
 from ..rendezvous.records import Cause, Phase, Round, unusable
 from ..rendezvous.replacing import replace
 from ..rendezvous.writes import Kind
+from .node_answers import answer, look, undescribed, vouch
+from .node_calls import free, submit
 from .node_enter import NO_STORE, UNKNOWN, Step, end
 from .node_state import NodeState, Ranks, Settings
 from .node_take import take
 from .node_wait import early, give_up, placeless, stalled, waiting
 from .node_words import (
     Action,
-    Check,
     Collect,
     Event,
     Exit,
@@ -31,20 +29,17 @@ from .node_words import (
     Inspect,
     Kill,
     Lead,
-    Look,
     Notify,
     ReadRoster,
     Reread,
     ReservePort,
     Start,
-    Submit,
     Terminate,
     Wake,
 )
 
 SIGUSR1, SIGUSR2, SIGTERM = 10, 12, 15
 PLANNED = ("leave", "admit")  # causes of a stop that leave every rank able to save
-OWN_KEY = (Kind.READY.value, Kind.CHECKED.value)  # both write it: one after the other
 INSPECT_S = 2.0  # for a look at living ranks, before they are told to end
 
 
@@ -79,9 +74,9 @@ def _advance(s: NodeState, at: float) -> Step:
         _campaign,
         _report,
         _stop,
-        _answer,
-        _vouch,
-        _look,
+        answer,
+        vouch,
+        look,
         _enter_round,
         _over,
         placeless,
@@ -95,16 +90,6 @@ def _advance(s: NodeState, at: float) -> Step:
     if s.not_before > at and not s.exiting:
         out.append(Wake(s.not_before, "a pause before the store is asked again"))
     return s, tuple(out)
-
-
-def _submit(s: NodeState, write: writes.Write, out: list[Action]) -> NodeState:
-    out.append(Submit(write))
-    return replace(s, pending=s.pending | {write.kind.value})
-
-
-def _free(s: NodeState, at: float, *kinds: str) -> bool:
-    """Tell whether a store call may be made now: joined, not pausing, none of ``kinds`` under way."""
-    return s.joined and at >= s.not_before and "reread" not in s.pending and not (s.pending & set(kinds))
 
 
 def _alarmed(s: NodeState, at: float, out: list[Action]) -> NodeState:
@@ -167,9 +152,9 @@ def _notice(s: NodeState, at: float, out: list[Action]) -> NodeState:
         s = replace(s, told_of=s.round)
     if s.job is None or not _owes_notice(s):
         return s
-    if not _free(s, at, Kind.NOTICE.value, Kind.STOP.value, Kind.MASTER.value):
+    if not free(s, at, Kind.NOTICE.value, Kind.STOP.value, Kind.MASTER.value):
         return s
-    return _submit(s, writes.notice(s.settings.keys, s.own, s.job), out)
+    return submit(s, writes.notice(s.settings.keys, s.own, s.job), out)
 
 
 def _ladder(s: NodeState, at: float, out: list[Action]) -> NodeState:
@@ -186,7 +171,7 @@ def _leave(s: NodeState, at: float, out: list[Action]) -> NodeState:
     if s.leaving is None or s.ranks is not Ranks.NONE:
         return s
     over = s.finished and s.job is not None and s.round == s.job.job.round
-    unsaid = s.words or _undescribed(s) or (s.finished and not s.recorded)
+    unsaid = s.words or undescribed(s) or (s.finished and not s.recorded)
     stop = (s.member and not over) or Kind.STOP.value in s.pending
     if at < s.leave_by and s.joined and (stop or unsaid):
         out.append(Wake(s.leave_by, "leaving"))
@@ -250,28 +235,28 @@ def _campaign(s: NodeState, at: float, out: list[Action]) -> NodeState:
             out.append(Lead(leader.create_revision))
             return replace(s, leading=leader.create_revision)
         return s
-    if s.leaving or not _free(s, at, Kind.LEAD.value):
+    if s.leaving or not free(s, at, Kind.LEAD.value):
         return s
     if at < s.campaign_at:
         out.append(Wake(s.campaign_at, "there is no leader"))
         return s
-    return _submit(s, writes.lead(s.settings.keys, s.own), out)
+    return submit(s, writes.lead(s.settings.keys, s.own), out)
 
 
 def _report(s: NodeState, at: float, out: list[Action]) -> NodeState:
     """Say that ranks are started, have finished, and, once they are dead, how each of them ended."""
     keys = s.settings.keys
-    if not s.reported and _free(s, at, Kind.STARTED.value):
-        s = _submit(s, writes.report(keys, s.own, Kind.STARTED, s.round, b"{}"), out)
+    if not s.reported and free(s, at, Kind.STARTED.value):
+        s = submit(s, writes.report(keys, s.own, Kind.STARTED, s.round, b"{}"), out)
     # Ranks that exit 0 after a notice may have saved and no more: the job must not be done for it.
-    if s.finished and not s.recorded and not _owes_notice(s) and _free(s, at, Kind.FINISHED.value):
-        s = _submit(s, writes.report(keys, s.own, Kind.FINISHED, s.round, b"{}"), out)
-    if _undescribed(s) and "collect" not in s.pending:
+    if s.finished and not s.recorded and not _owes_notice(s) and free(s, at, Kind.FINISHED.value):
+        s = submit(s, writes.report(keys, s.own, Kind.FINISHED, s.round, b"{}"), out)
+    if undescribed(s) and "collect" not in s.pending:
         out.append(Collect(s.round, s.facts, _failed(s)))
         s = replace(s, pending=s.pending | {"collect"})
     # A stop brings the first word of it: it must not come behind the whole, and replace that.
-    if s.words and _owed_stop(s) is None and _free(s, at, Kind.EVIDENCE.value, Kind.STOP.value):
-        s = _submit(s, writes.report(keys, s.own, Kind.EVIDENCE, s.round, s.words), out)
+    if s.words and _owed_stop(s) is None and free(s, at, Kind.EVIDENCE.value, Kind.STOP.value):
+        s = submit(s, writes.report(keys, s.own, Kind.EVIDENCE, s.round, s.words), out)
     return s
 
 
@@ -282,17 +267,13 @@ def _failed(s: NodeState) -> bool:
     return s.leaving is None and not (cause and cause.kind in PLANNED)
 
 
-def _undescribed(s: NodeState) -> bool:
-    return s.joined and s.ranks is Ranks.NONE and not s.told and not s.words and bool(s.facts) and not s.finished
-
-
 def _stop(s: NodeState, at: float, out: list[Action]) -> NodeState:
     """R(n) → S(n), as a member whose own ranks failed or who leaves; again until something newer is seen."""
     owed = _owed_stop(s)
-    if s.job is None or owed is None or not _free(s, at, Kind.STOP.value):
+    if s.job is None or owed is None or not free(s, at, Kind.STOP.value):
         return s
     cause, facts = owed
-    return _submit(s, writes.stop(s.settings.keys, s.own, s.job, cause, wire.encode(facts)), out)
+    return submit(s, writes.stop(s.settings.keys, s.own, s.job, cause, wire.encode(facts)), out)
 
 
 def _owed_stop(s: NodeState) -> tuple[Cause, tuple[Fact, ...]] | None:
@@ -307,57 +288,12 @@ def _owed_stop(s: NodeState) -> tuple[Cause, tuple[Fact, ...]] | None:
     return None
 
 
-def _answer(s: NodeState, at: float, out: list[Action]) -> NodeState:
-    """Raise ready once nothing of ours lives and what there is to say has been said."""
-    if s.job is None or s.ranks is not Ranks.NONE or s.leaving or not _free(s, at, *OWN_KEY):
-        return s
-    job = s.job.job
-    want = {Phase.STOPPING: job.round + 1, Phase.FORMING: job.round}.get(job.phase, 0)
-    if s.apart:
-        want = job.round  # it had not answered in time, and can join all the same
-    if want <= s.ready or s.words or _undescribed(s) or "collect" in s.pending:
-        return s
-    checked, unfit = s.told_check
-    record = replace(s.settings.record, inc=s.inc, ready=Round(want), checked=checked, unfit=unfit)
-    return _submit(s, writes.ready(s.settings.keys, s.own, record, s.mod), out)
-
-
-def _vouch(s: NodeState, at: float, out: list[Action]) -> NodeState:
-    """Where a verdict has blamed this node: have it checked while it has no ranks, and say how that ended."""
-    if s.job is None or s.ranks is not Ranks.NONE or s.leaving or not s.joined or s.job.job.phase.over:
-        return s
-    n = blamed_for(s.job.job, s.settings.node, s.settings.record.machine)
-    if n > max(s.checked, s.checking):
-        out.append(Check(n))
-        s = replace(s, checking=n)
-    if (s.checked, s.unfit) == s.told_check or not _free(s, at, *OWN_KEY):
-        return s
-    cfg = s.settings
-    record = replace(cfg.record, inc=s.inc, ready=s.ready, checked=s.checked, unfit=s.unfit)
-    return _submit(s, writes.checked(cfg.keys, s.own, record, s.mod), out)
-
-
-def _look(s: NodeState, at: float, out: list[Action]) -> NodeState:
-    """While a round forms: look at the checkpoint that its leader asks about, and say whether it can be loaded here."""
-    asked = s.job.job.asked if s.job and s.job.job.phase is Phase.FORMING else None
-    if s.job is None or asked is None or asked.token == s.leading or s.ranks is not Ranks.NONE or not s.joined:
-        return s
-    question = (s.job.job.round, *asked.mark)
-    if s.looking != question:
-        out.append(Look(s.job.job.round, asked))
-        return replace(s, looking=question, sight=None)
-    if s.sight is None or not _free(s, at, Kind.LOOKED.value):
-        return s
-    told = writes.looked(s.settings.keys, s.own, s.job, encode_sight(s.sight))
-    return _submit(replace(s, saying=question), told, out)
-
-
 def _enter_round(s: NodeState, at: float, out: list[Action]) -> NodeState:
     """In R(n): read the roster once; as its rank-0 node publish the master address; start the ranks once it stands."""
     if s.job is None or s.job.job.phase is not Phase.RUNNING or s.ranks is not Ranks.NONE:
         return s
     job, n = s.job.job, s.job.job.round
-    if n <= s.round or not _free(s, at, "roster"):
+    if n <= s.round or not free(s, at, "roster"):
         return s
     if s.roster is None or s.roster.round != n:
         out.append(ReadRoster(n))
@@ -392,8 +328,8 @@ def _enter_round(s: NodeState, at: float, out: list[Action]) -> NodeState:
     if index == 0 and (s.port is None or s.port[0] != n) and "port" not in s.pending:
         out.append(ReservePort(n))
         return replace(s, pending=s.pending | {"port"})
-    if index == 0 and s.port is not None and s.port[0] == n and _free(s, at, Kind.MASTER.value):
-        return _submit(s, writes.master(s.settings.keys, s.own, s.job, s.port[1]), out)
+    if index == 0 and s.port is not None and s.port[0] == n and free(s, at, Kind.MASTER.value):
+        return submit(s, writes.master(s.settings.keys, s.own, s.job, s.port[1]), out)
     return s
 
 

@@ -20,7 +20,8 @@ from remuster import checkpoint
 from remuster.checkpoint.examine import Asked, Seen
 from remuster.checkpoint.patience import Patience
 from remuster.checkpoint.resume import search
-from remuster.checkpoint.verify import THREADS, Verified, verify
+from remuster.checkpoint.side_by_side import THREADS
+from remuster.checkpoint.verify import Verified, verify
 
 FILES, FILE_MB = 8, 64
 STEPS = 1000

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from .digest import OVERDUE, never, opened_directory, opened_file, sha256_of
-from .errors import BadManifest, GaveUp
+from .digest import never, opened_directory, opened_file, sha256_of
+from .errors import BadManifest
 from .layout import COMMITTED, MANIFEST, step_of
 from .manifest import MAX_BYTES, MAX_COMMITTED_BYTES, FileEntry, Manifest, digest, parse, parse_committed
 from .patience import Patience
-
-THREADS = 4  # enough to keep a disk and two cores busy; sha256 releases the GIL
+from .side_by_side import first_of
 
 _T = TypeVar("_T")
 
@@ -86,7 +84,8 @@ def verify_files(path: Path, manifest: Manifest, patience: Patience, give_up: Ca
         return sized
     try:
         with opened_directory(path) as root:
-            reason = _hash_all(root, manifest.files, give_up)
+            largest_first = sorted(manifest.files, key=lambda f: f.bytes, reverse=True)
+            reason = first_of([partial(_hash_one, root, entry) for entry in largest_first], give_up)
     except OSError as e:
         return Refused(said(e, path.name))
     return Refused(reason) if reason else Verified(manifest)
@@ -111,44 +110,6 @@ def files_of_size(path: Path, manifest: Manifest, patience: Patience) -> Verifie
 def _size(root: int, path: str) -> int:
     with opened_file(root, path) as (_, size):
         return size
-
-
-def _hash_all(root: int, files: tuple[FileEntry, ...], give_up: Callable[[], bool]) -> str:
-    """Hash every file; return the first reason to refuse, or an empty string when all are as promised."""
-    left = sorted(files, key=lambda f: f.bytes)
-    reasons: list[str] = []
-    passed: list[str] = []
-    stop = threading.Event()
-
-    def work() -> None:
-        while not stop.is_set():
-            try:
-                entry = left.pop()
-            except IndexError:
-                return
-            try:
-                reason = _hash_one(root, entry, lambda: stop.is_set() or give_up())
-            except GaveUp:
-                stop.set()
-                return
-            if reason:
-                reasons.append(reason)
-                stop.set()
-            else:
-                passed.append(entry.path)
-
-    # Daemons, not an executor: a read that hangs on a dead mount must not hold the agent's exit.
-    helpers = [threading.Thread(target=work, daemon=True) for _ in range(min(THREADS, len(files)) - 1)]
-    for helper in helpers:
-        helper.start()
-    work()
-    for helper in helpers:
-        helper.join()
-    if reasons:
-        return reasons[0]
-    if give_up():
-        raise GaveUp(OVERDUE)
-    return "" if len(passed) == len(files) else "not every file could be hashed"
 
 
 def _hash_one(root: int, entry: FileEntry, give_up: Callable[[], bool]) -> str:

@@ -16,8 +16,8 @@ from .dcp_metadata import METADATA, Piece, Unread, read_pieces
 from .finding import Finding, Question, Torn, Unknown, Whole
 from .folder import Folder
 from .inert_pickle import NotReadable
-from .side_by_side import Job, first_of
 from .stored_zip import NotWhole, StoredZip
+from .together import Job, first_wrong
 
 OWN = re.compile(r"__(\d+)\.metadata")  # of one rank
 SHARD = re.compile(r"__(\d+)_\d+\.distcp")
@@ -100,7 +100,7 @@ def _judged(folder: Folder, prefix: str, names: list[str], world: int | None, qu
     if question.deep and plain:
         bare: list[int] = []
         jobs: list[Job] = [partial(_read, folder, prefix, batch, bare) for batch in _batches(plain)]
-        if wrong := first_of(jobs, question):
+        if wrong := first_wrong(jobs, question):
             return Torn(wrong)
         how += f", and CRC-32 of {len(plain) - sum(bare)} pieces in them"
         how += f" (sizes only of {sum(bare)}: without checksums)" if sum(bare) else ""

@@ -15,8 +15,8 @@ from ..digest import never
 from .finding import Question, Torn, Unknown
 from .folder import Folder
 from .inert_pickle import loads
-from .side_by_side import first_of
 from .stored_zip import NotWhole, StoredZip
+from .together import first_wrong
 
 STEP_KEYS = ("step", "global_step", "iteration")
 LARGEST_PICKLE = 256 << 20
@@ -49,7 +49,7 @@ def judge_files(folder: Folder, paths: Sequence[str], question: Question) -> str
             bare.append(path)
         return wrong
 
-    if wrong := first_of([partial(judged, path) for path in paths], question):
+    if wrong := first_wrong([partial(judged, path) for path in paths], question):
         return Torn(wrong)
     what = f"{len(paths)} file(s) of torch.save"
     if not question.deep:

@@ -9,7 +9,7 @@ from functools import partial
 from . import safetensors, torch_zip
 from .finding import Finding, Question, Torn, Unknown
 from .folder import Folder
-from .side_by_side import first_of
+from .together import first_wrong
 
 TORCH = (".pt", ".pth", ".bin", ".pkl", ".ckpt")  # torch.save's
 LARGEST_JSON = 256 << 20
@@ -53,7 +53,7 @@ def judge_parts(
     looked = torch_zip.judge_files(folder, torch, question)
     if isinstance(looked, str):
         others = [path for path in there if path not in torch]
-        wrong = first_of([partial(wrong_with, folder, path) for path in others], question)
+        wrong = first_wrong([partial(wrong_with, folder, path) for path in others], question)
         wrong = wrong or _in_each_others_place(folder, torch)
         looked = Torn(wrong) if wrong else looked
     if not lacking:

@@ -8,25 +8,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
-from ..digest import OVERDUE
-from ..errors import GaveUp
-from .finding import Question
+from .digest import OVERDUE
+from .errors import GaveUp
 
-THREADS = 4
+THREADS = 4  # enough to keep a disk and two cores busy
 
-Job = Callable[[Question], str]
-"""Reads something and says what is wrong with it, or "". It raises GaveUp when the question's ``give_up`` says so."""
+Job = Callable[[Callable[[], bool]], str]
+"""Reads something and says what is wrong with it, or "". It raises GaveUp when what it is given says so."""
 
 
-def first_of(jobs: Sequence[Job], question: Question) -> str:
+def first_of(jobs: Sequence[Job], give_up: Callable[[], bool]) -> str:
     """Return what one of the jobs found wrong (the first in order, of those that came to an end), or ""."""
     left = list(enumerate(jobs))[::-1]
     wrong: dict[int, str] = {}
     failed: list[Exception] = []
     stop = threading.Event()
-    asked = replace(question, give_up=lambda: stop.is_set() or question.give_up())
 
     def work() -> None:
         while not stop.is_set():
@@ -35,7 +32,7 @@ def first_of(jobs: Sequence[Job], question: Question) -> str:
             except IndexError:
                 return
             try:
-                found = job(asked)
+                found = job(lambda: stop.is_set() or give_up())
             except GaveUp:
                 stop.set()
                 return
@@ -57,6 +54,6 @@ def first_of(jobs: Sequence[Job], question: Question) -> str:
         return wrong[min(wrong)]
     if failed:
         raise failed[0]
-    if stop.is_set() or question.give_up():
+    if stop.is_set() or give_up():
         raise GaveUp(OVERDUE)
     return ""
