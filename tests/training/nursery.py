@@ -33,7 +33,7 @@ def attempt(job: Job) -> list[int]:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid:
             statuses[alive.pop(pid)] = os.waitstatus_to_exitcode(status)
-            if statuses[-1] or status:
+            if status:
                 _kill(alive)
         elif time.monotonic() > deadline:
             _kill(alive)
