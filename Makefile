@@ -6,7 +6,7 @@ PIP_OPTIONS = --quiet --disable-pip-version-check
 BIN = .venv/bin
 CHECKS = .venv-checks/bin
 PARALLEL = -n 2 --dist loadfile
-ALONE = tests/command/test_hostile_output.py
+ALONE = tests/command/test_hostile_output.py tests/command/test_full_disk.py
 
 .PHONY: help venv demo test drills frameworks soak bench check wheel clean
 
@@ -66,7 +66,7 @@ test: .venv/stamp
 drills: .venv/stamp .venv-frameworks/stamp
 	@test "$$(id -u)" = 0 || { echo 'drills build network namespaces; run make drills as root' >&2; exit 1; }
 	$(BIN)/pytest -m 'drill and not soak' tests/drills $(ALONE)
-	$(BIN)/pytest -m 'drill and not soak' $(PARALLEL) --ignore=tests/drills --ignore=$(ALONE) --ignore=tests/frameworks/own
+	$(BIN)/pytest -m 'drill and not soak' $(PARALLEL) --ignore=tests/drills $(ALONE:%=--ignore=%) --ignore=tests/frameworks/own
 
 frameworks: .venv/stamp .venv-deepspeed/stamp .venv-jax/stamp
 	$(BIN)/pytest -m drill tests/frameworks/own

@@ -73,9 +73,8 @@ def only_one_warning(node: Node, disk: Path) -> bool:
     return node.err.count(SAID % str(run)) == 1
 
 
-@pytest.mark.parametrize(
-    ("kind", "room", "each"), [("tmpfs", 32, 40), pytest.param("ext4", 64, 100, marks=pytest.mark.drill)]
-)
+@pytest.mark.drill  # alone on the machine: ranks that are faster than the thread that makes room meet the full disk
+@pytest.mark.parametrize(("kind", "room", "each"), [("tmpfs", 32, 40), ("ext4", 64, 100)])
 def test_ranks_write_more_than_a_disk_holds(place: Place, kind: str, room: int, each: int) -> None:
     """Red when ``Crew.start`` does not have the room kept, when holes are shown, and when the reserve stays."""
     with small_disk(place.folder / "disk", kind, room) as disk:
