@@ -45,9 +45,7 @@ class Asked:
     world: int | None = None
     deep: bool = True  # False: names, sizes and markers only
     give_up: Callable[[], bool] = never
-    objection: Callable[[str], str] = (
-        unopposed  # why one of that name cannot be taken, '' without a reason: others' words
-    )
+    objection: Callable[[str], str] = unopposed  # other nodes' words: why one of that name cannot be taken, or ''
 
 
 class Look(NamedTuple):
@@ -101,7 +99,10 @@ def _hashed(path: Path, manifest: Manifest, patience: Patience, asked: Asked, se
     from .formats.folder import Folder
 
     key = (str(path), OWN, None)
-    stamp = Folder(path.parent, path.name).stamp
+    try:
+        stamp = Folder(path.parent, path.name).stamp
+    except OSError:  # more, or deeper, than a framework's; the manifest alone says what must be there
+        return verify_files(path, manifest, patience, asked.give_up)
     before = seen.get(key)
     if before is not None and before[0] == (stamp, manifest):
         return Verified(manifest)

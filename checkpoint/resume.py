@@ -38,10 +38,9 @@ def search(directory: Path, asked: Asked, patience: Patience | None = None, seen
     Blocks while it reads. ``give_up`` is asked between blocks of 1 MiB and ends the search with ``GaveUp``;
     ``Unreadable`` means that the directory could not be listed, which is not the same as an empty one.
     """
-    found = looks(directory, asked, patience, seen)
-    return first_whole(
-        directory, (look for look in found if not look.unfinished)
-    )  # those are no news: a rank was killed
+    # Unfinished ones are no news: a rank was killed while it saved.
+    found = (look for look in looks(directory, asked, patience, seen) if not look.unfinished)
+    return first_whole(directory, found)
 
 
 def first_whole(directory: Path, found: Iterable[Look]) -> Choice:

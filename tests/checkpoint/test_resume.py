@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from remuster.checkpoint import publish
 from remuster.checkpoint.errors import GaveUp, Unreadable
-from remuster.checkpoint.examine import Asked
+from remuster.checkpoint.examine import Asked, Seen
 from remuster.checkpoint.manifest import MAX_BYTES, committed
 from remuster.checkpoint.patience import Patience
 from remuster.checkpoint.resume import Choice, search
@@ -316,3 +317,14 @@ def test_a_step_of_the_older_spelling_and_its_torn_twins(tmp_path: Path) -> None
             shutil.copy(whole / name, twin / name)
         assert isinstance(verify(twin, Patience(())), Refused)
     assert search(tmp_path, Asked("run-digits-001")).refused == ()
+
+
+def test_a_step_may_be_deeper_than_any_frameworks(tmp_path: Path) -> None:
+    """Red when what was seen before is looked for in a way that such a step cannot be."""
+    name = "/".join("abcdefghijkl")
+    with publish(5, directory=tmp_path, gather=lambda text: [text], rank=0) as p:
+        p.path(name).write_bytes(b"data")
+    seen: Seen = {}
+    assert search(tmp_path, Asked(), Patience(()), seen).step == 5
+    (tmp_path / "step-000000000005" / name).write_bytes(b"dat!")
+    assert search(tmp_path, Asked(), Patience(()), seen).path == ""
