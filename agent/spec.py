@@ -98,6 +98,14 @@ class NodeCheck(NamedTuple):
     command: tuple[str, ...] = ()  # of the site's own
 
 
+class SlurmStep(NamedTuple):
+    """The Slurm step that this agent is a task of, as its environment has it."""
+
+    job_id: str
+    step_id: str = ""  # empty: started by the batch script itself, without srun
+    restarts: int = 0  # how often Slurm has requeued the job
+
+
 class SpecError(ValueError):
     """A job that contradicts itself: what is wrong, then after a semicolon what to do."""
 
@@ -158,6 +166,8 @@ class JobSpec:
 
     kernel_log: str = KERNEL_LOG  # where the kernel's words are read; empty: nowhere
     node_check: NodeCheck = NodeCheck()
+
+    slurm: SlurmStep | None = None  # None: started by something else
 
     output: Output = Output()
     timer_file: str | None = None  # file timers are served: at this path; empty: in the run directory

@@ -117,6 +117,7 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
             on_event=_on_event(given),
             kernel_log=_kernel_log(given),
             node_check=_node_check(given),
+            slurm=env.slurm,
             output=_output(given, env, notes),
             timer_file=env.timer_file,
         )

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import NamedTuple
 
+from ..agent.spec import SlurmStep
 from .errors import UsageError
 from .flags import FLAGS, SHOWN_ONLY
 
@@ -21,6 +22,7 @@ class Environment(NamedTuple):
     defaults: Mapping[str, str | bool] = field(default_factory=dict[str, "str | bool"])  # by dest, from PET_ variables
     slurm_job_id: str = ""
     slurm_restarts: str = ""
+    slurm_step_id: str = ""
     shutdown_timeout: str = ""  # TORCH_ELASTIC_SHUTDOWN_TIMEOUT
     python_exec: str = ""
     active_python: str = ""  # root of the activated virtual or conda environment
@@ -35,6 +37,14 @@ class Environment(NamedTuple):
         """What tells this launch from a requeued one; empty outside a scheduler."""
         return f"{self.slurm_job_id}.{self.slurm_restarts or '0'}" if self.slurm_job_id else ""
 
+    @property
+    def slurm(self) -> SlurmStep | None:
+        """The Slurm step that started this command, if one did."""
+        if not self.slurm_job_id:
+            return None
+        restarts = self.slurm_restarts
+        return SlurmStep(self.slurm_job_id, self.slurm_step_id, int(restarts) if restarts.isdecimal() else 0)
+
 
 def read(environ: Mapping[str, str]) -> Environment:
     """Return what ``environ`` sets; UsageError for a variable that cannot be understood."""
@@ -47,6 +57,7 @@ def read(environ: Mapping[str, str]) -> Environment:
         defaults=defaults,
         slurm_job_id=environ.get("SLURM_JOB_ID", ""),
         slurm_restarts=environ.get("SLURM_RESTART_COUNT", ""),
+        slurm_step_id=environ.get("SLURM_STEP_ID", ""),
         shutdown_timeout=environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", ""),
         python_exec=environ.get("PYTHON_EXEC", ""),
         active_python=environ.get("VIRTUAL_ENV", "") or environ.get("CONDA_PREFIX", ""),
