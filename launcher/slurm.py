@@ -87,7 +87,7 @@ def read(environ: Mapping[str, str]) -> Slurm | None:
         environ.get("SLURM_STEP_TASKS_PER_NODE", ""),
         max(0, _number(environ, "SLURM_PROCID")),
         _number(environ, "SLURM_GPUS_ON_NODE"),
-        any(environ.get(name) for name in ("SLURM_GPUS_PER_TASK", "SLURM_GPU_BIND")),
+        _gpus_by_task(environ),
         _number(environ, "SLURM_CPUS_ON_NODE"),
         _first_address(environ, groups),
     )
@@ -107,6 +107,11 @@ def _in_step(environ: Mapping[str, str]) -> bool:
         return environ.get("SLURMD_NODENAME", "") in ("", *expand(environ["SLURM_STEP_NODELIST"]))
     except HostListError:
         return True  # to be told when the list is needed
+
+
+def _gpus_by_task(environ: Mapping[str, str]) -> bool:
+    asked = environ.get("SLURM_GPUS_PER_TASK") or environ.get("SLURM_GPU_BIND", "none") != "none"
+    return bool(asked) or "gres/gpu" in environ.get("SLURM_TRES_PER_TASK", "")  # the last since 23.11
 
 
 def _first_address(environ: Mapping[str, str], groups: tuple[str, ...]) -> str:

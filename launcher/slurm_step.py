@@ -97,13 +97,9 @@ def _one_task(slurm: Slurm, tasks: int) -> str:
     """Say that one task for each rank is too many, and what to write."""
     nodes, cpus = slurm.nodes, max(slurm.cpus, tasks)
     line = f"srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 --cpus-per-task={cpus}"
-    more = ""
     if slurm.gpus_by_task:
-        each = slurm.gpus if slurm.gpus > 0 else tasks
-        more = (
-            f" And ask for the GPUs by node, with #SBATCH --gpus-per-node={each}, not by task (--gpus-per-task, "
-            "--gpu-bind): the one task must have them all"
-        )
+        line += f" --gpus-per-node={slurm.gpus if slurm.gpus > 0 else tasks} --gpu-bind=none"
+    more = " (GPUs by node, not by task: the one task must have them all)" if slurm.gpus_by_task else ""
     return (
         f"srun has started {tasks} tasks on a node, and one remuster starts all ranks of its node; write: {line} "
         f"remuster …{more}"
