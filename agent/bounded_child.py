@@ -26,6 +26,7 @@ MAX_WORDS = 1 << 20  # of its stderr that are passed on
 LINE_MAX = 4096
 DEATH_BOUND_S = 5.0  # from SIGKILL to proven dead; longer means a kernel that waits for a device
 MARK = "REMUSTER_CHILD"  # in the environment of all that descends from one child
+_NOTICES = (signal.SIGUSR1, signal.SIGUSR2)  # Slurm sends a notice to every process of a step: no child dies of one
 _PAUSE_S = 0.002
 
 
@@ -98,10 +99,12 @@ def _start(argv: Sequence[str], question: bytes, env: Mapping[str, str]) -> subp
         os.write(stdin, question)
         os.lseek(stdin, 0, os.SEEK_SET)
         pipe = subprocess.PIPE
+        signal.pthread_sigmask(signal.SIG_BLOCK, _NOTICES)
         return subprocess.Popen(argv, stdin=stdin, stdout=pipe, stderr=pipe, env=env, start_new_session=True)
     except OSError as error:
         raise ChildTrouble(f"could not be started: {_why(argv[0], error)}") from error
     finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _NOTICES)
         os.close(stdin)
 
 

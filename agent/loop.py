@@ -149,8 +149,8 @@ class Agent:
                 self._spawn(self._start(action))
             case words.Terminate():
                 self.crew.terminate(action)
-            case words.Notify(round=n):
-                self.crew.notify(n)
+            case words.Notify():
+                self.crew.notify(action)
             case words.Inspect():
                 self._spawn(self.crew.inspect(action))
             case words.Kill():

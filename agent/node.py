@@ -148,7 +148,7 @@ def _owes_notice(s: NodeState) -> bool:
 def _notice(s: NodeState, at: float, out: list[Action]) -> NodeState:
     """Tell the ranks of a notice once in a round, and the other nodes of one that was given here."""
     if _noticed(s) and s.ranks is Ranks.LIVE and s.told_of != s.round:
-        out.append(Notify(s.round, "the job is to end soon"))
+        out.append(Notify(s.round, "the job is to end soon", s.notice_signal))
         s = replace(s, told_of=s.round)
     if s.job is None or not _owes_notice(s):
         return s

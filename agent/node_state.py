@@ -98,6 +98,7 @@ class NodeState:
     leave_by: float = 0.0
     insisted_at: float = 0.0  # when SIGINT or SIGTERM last asked for it; 0 = not yet
     noticed: bool = False  # this agent was given notice
+    notice_signal: int = 0  # … by this signal
     told_of: Round = Round(0)  # the round whose ranks here have been told of a notice
     pending: frozenset[str] = frozenset()
     not_before: float = 0.0  # no write or read before this time: pause after an unknown outcome

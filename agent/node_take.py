@@ -102,8 +102,8 @@ def take(s: NodeState, event: Event) -> Step:
             facts = s.facts if s.ranks is Ranks.NONE else (*s.facts, left)
             insisted_at = event.at if signal in INSISTS else 0.0
             return replace(s, leaving=left, leave_by=by, insisted_at=insisted_at, facts=facts), ()
-        case NoticeGiven():
-            return replace(s, noticed=True), ()
+        case NoticeGiven(signal=signal):
+            return replace(s, noticed=True, notice_signal=s.notice_signal or signal), ()
         case Collected(round=n, words=words):
             wanted = n == s.round and "collect" in s.pending  # not what an earlier incarnation had asked for
             return (replace(_done(s, "collect"), words=words) if wanted else _done(s, "collect")), ()

@@ -105,6 +105,7 @@ class NoticeGiven(NamedTuple):
     """A signal says that the job is to end soon: its ranks, on all nodes, are told so that they can save together."""
 
     at: float
+    signal: int = 0
 
 
 class Collected(NamedTuple):
@@ -299,6 +300,7 @@ class Notify(NamedTuple):
 
     round: Round
     reason: str
+    signal: int = 0  # by which this node knows; 0 = another node has said so
 
 
 class Inspect(NamedTuple):
