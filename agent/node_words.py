@@ -108,6 +108,16 @@ class NoticeGiven(NamedTuple):
     signal: int = 0
 
 
+class Limited(NamedTuple):
+    """Answer to AskLimit: why the scheduler ends the job, '' when it does not or has not said; what time is left."""
+
+    at: float
+    leaving: bool
+    why: str
+    left_s: float | None  # None: not known
+    sentence: str = ""  # for people
+
+
 class Collected(NamedTuple):
     """Answer to Collect: the round's facts with last lines and error files, as bytes for the store."""
 
@@ -231,6 +241,7 @@ Event = (
     | PortFailed
     | LeaveAsked
     | NoticeGiven
+    | Limited
     | Collected
     | Checked
     | Looked
@@ -301,6 +312,12 @@ class Notify(NamedTuple):
     round: Round
     reason: str
     signal: int = 0  # by which this node knows; 0 = another node has said so
+
+
+class AskLimit(NamedTuple):
+    """Ask the scheduler about a notice, or a SIGTERM when this node is ``leaving`` for it: Limited."""
+
+    leaving: bool
 
 
 class Inspect(NamedTuple):
@@ -380,6 +397,7 @@ Action = (
     | Start
     | Terminate
     | Notify
+    | AskLimit
     | Inspect
     | Kill
     | AcknowledgeFence

@@ -1,4 +1,4 @@
-"""What Slurm says of a job, read from `scontrol`'s own words. Pure.
+"""What Slurm says of a job, read from `scontrol`'s own words, and what a signal means then. Pure.
 
 `scontrol -o show job ID` gives a line of `key=value` for each task of an array that has begun with that number, and
 `scontrol show config` names the controller's own time beside its KillWait: so times are compared on one clock.
@@ -11,6 +11,7 @@ import re
 from typing import NamedTuple
 
 KILL_WAIT_S = 30.0  # Slurm's default, from SIGTERM to SIGKILL
+WARNED_S = 300.0  # SIGTERM to a running job so shortly before its limit is what --signal=TERM@N was asked for
 _FIELD = re.compile(r"(?:^|\s)([A-Za-z]+)=(\S*)")
 _NOW = re.compile(r"Configuration data as of (\d+)\s*$", re.MULTILINE)
 _KILL_WAIT = re.compile(r"^KillWait\s*=\s*(\d+) sec", re.MULTILINE)
@@ -27,6 +28,30 @@ class SlurmJob(NamedTuple):
     preempted: bool = False
     may_requeue: bool = False  # a batch job that was not submitted with --no-requeue
     kill_wait_s: float = KILL_WAIT_S  # what its processes have from SIGTERM at the time limit to SIGKILL
+
+
+class Ending(NamedTuple):
+    """What a signal means in the light of what Slurm says of the job."""
+
+    why: str = ""  # why Slurm ends the job and nobody is to pay for that; '' = it does not, or a person does
+    left_s: float | None = None  # until Slurm kills what is left of it
+
+
+def ending(job: SlurmJob, restarts: int, asked_to_end: bool) -> Ending:
+    """Return what a notice means, or SIGTERM when ``asked_to_end``, to a step of a job requeued ``restarts`` times.
+
+    22.05 says RUNNING to a job that it preempts with a grace, and COMPLETING, without a reason, to one that somebody
+    has cancelled (docs/signals.md has the table).
+    """
+    if job.preempted:
+        return Ending("Slurm preempts the job", job.kill_wait_s if job.left_s is None else max(0.0, job.left_s))
+    if job.state == "TIMEOUT" or job.reason.endswith("TimeLimit"):
+        return Ending("the job's time limit is over", job.kill_wait_s)
+    if job.restarts > restarts:
+        return Ending("Slurm requeues the job", job.kill_wait_s)
+    if job.state == "RUNNING" and job.left_s is not None and (not asked_to_end or job.left_s <= WARNED_S):
+        return Ending("the job's time limit is near", max(0.0, job.left_s))
+    return Ending()
 
 
 def parse_job(job_id: str, job: str, config: str = "") -> SlurmJob | None:
