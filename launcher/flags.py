@@ -329,10 +329,10 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "notice-signal",
         Group.SCRIPT,
-        "A signal by which a scheduler says that the job is to end soon: SIGUSR1, SIGUSR2 or SIGXCPU. On all nodes "
-        "stop_requested() is true then, and ranks with a handler get the signal; when they have ended the command "
-        "ends with 75, worth a requeue.",
-        metavar="SIG",
+        "A signal by which a scheduler says that the job is to end soon: SIGUSR1, SIGUSR2, SIGXCPU, or none. On all "
+        "nodes stop_requested() is true then, and ranks with a handler get the signal; when they have ended the "
+        "command ends with 75, worth a requeue. Default under Slurm: SIGUSR1 and SIGUSR2; elsewhere none.",
+        metavar="SIG|none",
         ours=True,
     ),
     Flag("log-dir", Group.OUTPUT, "Where ranks' output and the run's records go. Default: a new one.", metavar="DIR"),
