@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from drills.etcd import Etcd
 from drills.sight import boottime, until
 from slurm.cluster import BatchJob, Cluster, Setup
 
@@ -118,6 +119,27 @@ def test_a_task_for_each_gpu_is_refused_with_the_line_that_works(cluster: Cluste
     assert line == "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=4 --gpus-per-node=2 --gpu-bind=none"
     job = cluster.sbatch(f"{line} remuster {tell(cluster)}", *asked)
     World(done(job), f"{job.id}.0").check(node1=2, node2=2)
+
+
+def test_a_service_is_used_that_the_environment_names(cluster: Cluster) -> None:
+    """Two steps are two runs there, and with a name of their own two launches of one run: the second goes on."""
+    etcd = Etcd(cluster.lab, [cluster.ctl])
+    failing = cluster.directory / "fail.py"
+    failing.write_text("import sys\nsys.exit(7)\n")
+    lines = (
+        f"export REMUSTER_ENDPOINT={etcd.endpoint}",
+        f"srun remuster {tell(cluster)}",
+        f"srun remuster {tell(cluster)}",
+        f"srun remuster --rdzv-id mine {failing}; echo code $?",
+        f"srun remuster --rdzv-id mine {tell(cluster)}",
+    )
+    job = cluster.sbatch("\n".join(lines), "-N2", "--ntasks-per-node=1", "--gpus-per-node=1")
+    said = done(job)
+    assert "code 7" in said
+    for run in (f"{job.id}.0", f"{job.id}.1", "mine"):
+        World(said, run).check(node1=1, node2=1)
+    runs = {key.partition("/")[0] for key in etcd.keys("/remuster/") if not key.startswith("~")}
+    assert runs == {f"{job.id}.0", f"{job.id}.1", "mine"}
 
 
 def test_a_batch_script_without_srun_runs_on_one_node(cluster: Cluster) -> None:
