@@ -70,7 +70,7 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
             nproc=nproc(given.origin("nproc-per-node"), _text(given, "nproc-per-node", "1"), env.cuda_visible_devices),
             runner=str(starting.RUNNER) if run_path else None,
             virtual_local_rank=given.on("virtual-local-rank"),
-            scrub_env=given.on("scrub-env"),
+            scrub_env=_scrub_env(given, env),
             run_id=_run_id(given, env, where, notes),
             new_run=given.text("rdzv-id") is None and not env.slurm_job_id and where.embedded is None,
             script=split.script,
@@ -166,6 +166,14 @@ def _store_loss(given: Given) -> StoreLoss:
         return StoreLoss(text)
     except ValueError:
         raise UsageError(f"{given.origin('on-store-loss')} is {text!r}; give fence or hold") from None
+
+
+def _scrub_env(given: Given, env: Environment) -> bool:
+    """A Slurm task is one agent, and none of its ranks: what numbers the task would misname each of them."""
+    keep = given.on("no-scrub-env")
+    if keep and given.on("scrub-env"):
+        raise UsageError(f"{given.origin('scrub-env')} and {given.origin('no-scrub-env')} contradict; give one of them")
+    return not keep and (given.on("scrub-env") or env.slurm is not None)
 
 
 def _admit(given: Given) -> Admit:
