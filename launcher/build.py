@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..agent.spec import KERNEL_LOG, JobSpec, NodeCheck, Output, SpecError, StoreAccess
+from ..agent.spec import KERNEL_LOG, Backend, JobSpec, NodeCheck, Output, SpecError, StoreAccess
 from ..rendezvous.admission import Admit
 from ..rendezvous.membership import Order
 from ..rendezvous.records import ROLE, StoreLoss
@@ -129,6 +129,7 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
     for name, path in (("log-dir", spec.log_dir), ("checkpoint-dir", spec.checkpoint_dir)):
         if path is not None:
             files.made(given.origin(name), path)
+    _say_forgetful(spec, env, notes)
     if not no_python:
         starting.say_interpreter(python, given, env, notes)
     return Built(spec, tuple(notes), plain_exit)
@@ -174,6 +175,16 @@ def _scrub_env(given: Given, env: Environment) -> bool:
     if keep and given.on("scrub-env"):
         raise UsageError(f"{given.origin('scrub-env')} and {given.origin('no-scrub-env')} contradict; give one of them")
     return not keep and (given.on("scrub-env") or env.slurm is not None)
+
+
+def _say_forgetful(spec: JobSpec, env: Environment, notes: list[str]) -> None:
+    """Say, on the first node of a Slurm job, that a requeue begins anew: nothing that stays knows what was paid."""
+    own = spec.backend is Backend.MEMORY or spec.embedded is not None
+    if spec.slurm is not None and own and spec.checkpoint_dir is None and env.slurm_node in ("", "0"):
+        notes.append(
+            "a requeue begins anew, with round 1 and a whole budget: the store of this run ends with its Slurm job; "
+            "give --checkpoint-dir on a disk that stays, or an etcd service, and both go on"
+        )
 
 
 def _admit(given: Given) -> Admit:

@@ -23,6 +23,7 @@ class Environment(NamedTuple):
     slurm_job_id: str = ""
     slurm_restarts: str = ""
     slurm_step_id: str = ""
+    slurm_node: str = ""  # number of this node in the step
     shutdown_timeout: str = ""  # TORCH_ELASTIC_SHUTDOWN_TIMEOUT
     python_exec: str = ""
     active_python: str = ""  # root of the activated virtual or conda environment
@@ -58,6 +59,7 @@ def read(environ: Mapping[str, str]) -> Environment:
         slurm_job_id=environ.get("SLURM_JOB_ID", ""),
         slurm_restarts=environ.get("SLURM_RESTART_COUNT", ""),
         slurm_step_id=environ.get("SLURM_STEP_ID", ""),
+        slurm_node=environ.get("SLURM_NODEID", ""),
         shutdown_timeout=environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", ""),
         python_exec=environ.get("PYTHON_EXEC", ""),
         active_python=environ.get("VIRTUAL_ENV", "") or environ.get("CONDA_PREFIX", ""),
