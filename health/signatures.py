@@ -120,8 +120,10 @@ def table() -> tuple[Signature, ...]:
         signs_store,
     )
 
-    themes = (signs_network, signs_store, signs_device, signs_scheduler, signs_slurm, signs_storage, signs_program)
-    themes = (*themes, signs_python)
+    themes = (
+        *(signs_network, signs_store, signs_device, signs_scheduler, signs_slurm, signs_storage),
+        *(signs_program, signs_python),
+    )
     every = (signature for theme in themes for signature in theme.TABLE)
     return tuple(sorted(every, key=lambda signature: signature.role is not Role.NOISE))
 
