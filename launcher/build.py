@@ -16,7 +16,7 @@ from ..agent.spec import KERNEL_LOG, Backend, JobSpec, NodeCheck, Output, SpecEr
 from ..rendezvous.admission import Admit
 from ..rendezvous.membership import Order
 from ..rendezvous.records import ROLE, StoreLoss
-from . import files, meeting, resuming, starting, values
+from . import files, meeting, resuming, site, starting, values
 from .argv import Split
 from .devices import nproc
 from .environment import Environment
@@ -115,6 +115,7 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
             checkpoint_format=resuming.checkpoint_format(given),
             checkpoint_args=resuming.checkpoint_args(given),
             on_event=_on_event(given),
+            drain_command=site.command(where.drain),
             kernel_log=_kernel_log(given),
             node_check=_node_check(given),
             slurm=env.slurm,
