@@ -54,6 +54,13 @@ def own_addresses(embedded: Embedded) -> tuple[str, ...]:
     return found
 
 
+def is_own(host: str) -> bool:
+    """Say whether ``host`` means this machine; AddressError when its name is not known."""
+    meant = _look_up(host)
+    own = frozenset[str]() if all(map(_loopback, meant)) else interface_addresses()
+    return bool(choose(host, None, meant, own).addresses)
+
+
 def choose(host: str, here: bool | None, meant: tuple[str, ...], own: frozenset[str]) -> Choice:
     """Choose those of the addresses ``meant`` by ``host`` that are this machine's ``own``. Pure."""
     mine = tuple(address for address in meant if _loopback(address) or address in own)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..health.exit_map import Mapped
     from ..health.own_signatures import OwnSignatures
     from ..rendezvous.budget import Bound
+    from .gathering import Gathering
 
 ParseBudget = Callable[[str], "tuple[Bound, ...]"]  # raises ValueError with a sentence
 LONGEST_LEASE_S = 86400  # a day; etcd refuses some numbers beyond, and nobody waits so long for a lost node
@@ -52,13 +53,17 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
     if split.script is None:
         raise UsageError("no script given; write remuster [options] script.py [its arguments], or see remuster --help")
     least, most = values.nnodes(given.origin("nnodes"), _text(given, "nnodes", "1"))
+    around = _around(given, env, notes)
+    if around is not None:
+        least, most = around.least, around.most
+    slots = "1" if around is None or around.slots is None else str(around.slots)
     conf = _conf(given, notes)
     _check_idle(given)
     module, no_python, run_path = starting.how(given, notes)
     files.script(split.script, module, no_python)
     python = starting.interpreter(given, env, no_python)
     plain_exit = _plain_exit(given)
-    where = meeting.choose(meeting.Asked(given, conf, env, least, most, notes))
+    where = meeting.choose(meeting.Asked(given, conf, env, least, most, notes, around))
     access = store_access(where.access, given.origin("rdzv-conf"), conf.values.get("protocol"))
     prefix = where.access.get("prefix", Setting("/remuster/", ""))
     stops = _stop_signals(given, notes)
@@ -67,12 +72,17 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
         spec = JobSpec(
             min_nodes=where.least,
             max_nodes=where.most,
-            nproc=nproc(given.origin("nproc-per-node"), _text(given, "nproc-per-node", "1"), env.cuda_visible_devices),
+            nproc=nproc(
+                given.origin("nproc-per-node"), _text(given, "nproc-per-node", slots), env.cuda_visible_devices
+            ),
             runner=str(starting.RUNNER) if run_path else None,
             virtual_local_rank=given.on("virtual-local-rank"),
             scrub_env=given.on("scrub-env"),
-            run_id=_run_id(given, env, where, notes),
-            new_run=given.text("rdzv-id") is None and not env.slurm_job_id and where.embedded is None,
+            run_id=_run_id(given, env, around, where, notes),
+            new_run=where.most == 1
+            and given.text("rdzv-id") is None
+            and not env.slurm_job_id
+            and where.embedded is None,
             script=split.script,
             script_args=split.script_args,
             module=module,
@@ -132,6 +142,14 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
     if not no_python:
         starting.say_interpreter(python, given, env, notes)
     return Built(spec, tuple(notes), plain_exit)
+
+
+def _around(given: Given, env: Environment, notes: list[str]) -> Gathering | None:
+    if env.batch is None and not env.job_index and given.text("hosts") is None and given.text("hostfile") is None:
+        return None
+    from . import gathering  # and sockets with it
+
+    return gathering.told(given, env, notes)
 
 
 def _text(given: Given, name: str, default: str) -> str:
@@ -325,13 +343,18 @@ def _output(given: Given, env: Environment, notes: list[str]) -> Output:
     return output.choose(given, env.line_prefix, notes)
 
 
-def _run_id(given: Given, env: Environment, where: meeting.Meeting, notes: list[str]) -> str:
+def _run_id(given: Given, env: Environment, around: Gathering | None, where: meeting.Meeting, notes: list[str]) -> str:
     """Return the run's name. There is no default that two jobs could share; an etcd of the job's own makes a name."""
     text = given.text("rdzv-id")
     if text is not None:
         return values.run_id(given.origin("rdzv-id"), text)
     if env.slurm_job_id:
         return values.run_id("SLURM_JOB_ID", env.slurm_job_id)
+    named = None if around is None else around.run_id
+    if env.batch is not None and where.embedded is None:
+        named = env.batch.run_id
+    if named is not None and where.most > 1:  # several commands in a job that are each one node are no one run
+        return values.run_id(named.origin, named.text)
     if where.embedded is not None:
         return ""
     if where.most > 1:
