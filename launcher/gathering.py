@@ -13,7 +13,7 @@ from typing import NamedTuple
 from . import batch_systems, files, host_files, pods, values
 from .environment import Environment
 from .errors import UsageError
-from .given import Given, Setting
+from .given import Given
 from .host_files import Host
 
 LONGEST = 4 << 20  # bytes; a hundred thousand nodes have long names in less
@@ -30,9 +30,8 @@ class Gathering(NamedTuple):
     host: str  # where they meet
     port: int
     here: bool | None = None  # whether that is this node; None: decided by addresses
-    slots: int | None = None  # ranks of this node, where they are written beside its name
+    ranks: int = 1  # of this node: what is written beside its name
     listed: bool = False  # by the command line itself
-    run_id: Setting | None = None
     trouble: str = ""  # why neither number nor host is known: a refusal, for whoever needs them
     least: int = 1  # of them that are asked for
     most: int = 1
@@ -87,7 +86,7 @@ def _listed(given: Given) -> Gathering:
             f"this node, {socket.gethostname()}, is none of the {len(hosts)} hosts of {origin} ({_some(hosts)}), by "
             "name or by address; start the command on those alone, or add it"
         )
-    return Gathering(origin, len(hosts), hosts[0].name, values.C10D_PORT, slots=me.slots, listed=True)
+    return Gathering(origin, len(hosts), hosts[0].name, values.C10D_PORT, ranks=me.slots or 1, listed=True)
 
 
 def _read(origin: str, text: str) -> str:
@@ -140,7 +139,7 @@ def _of_batch(batch: batch_systems.Batch, notes: list[str]) -> Gathering | None:
         if batch.later_node:
             raise UsageError(found)
         notes.append(found)
-        return Gathering(origin, 0, "", port, run_id=batch.run_id, trouble=found)
+        return Gathering(origin, 0, "", port, trouble=found)
     if len(found) == 0:
         return None
     if len(found) > 1 and batch.tasks is not None and batch.tasks.text not in ("0", "1"):
@@ -148,7 +147,7 @@ def _of_batch(batch: batch_systems.Batch, notes: list[str]) -> Gathering | None:
             f"{batch.tasks.text} of these commands were started on this node ({batch.tasks.origin}), and one starts "
             "all ranks of its node; start one on each node (mpiexec -ppn 1), with --nproc-per-node"
         )
-    return Gathering(origin, len(found), found[0].name, port, run_id=batch.run_id)
+    return Gathering(origin, len(found), found[0].name, port)
 
 
 def _hosts(batch: batch_systems.Batch) -> tuple[str, tuple[Host, ...] | str] | None:

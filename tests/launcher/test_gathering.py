@@ -140,6 +140,13 @@ def test_a_line_that_says_where_to_meet_is_not_overruled(command: Command) -> No
     assert met(command.spec(f"--hosts {ELSEWHERE},localhost t.py", **PBS)) == (2, 2, ELSEWHERE, 29400)
 
 
+def test_a_list_is_stronger_than_slurms(command: Command) -> None:
+    step = {"SLURM_JOB_ID": "5", "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "n[1-4]", "SLURM_STEP_NUM_NODES": "4",
+            "SLURM_NODEID": "1", "SLURM_STEP_TASKS_PER_NODE": "1(x4)"}  # fmt: skip
+    assert met(command.spec("t.py", **step))[:3] == (4, 4, "n1")
+    assert met(command.spec(f"--hosts {ELSEWHERE},localhost t.py", **step)) == (2, 2, ELSEWHERE, 29400)
+
+
 def test_one_node_of_a_batch_system_is_one_node(command: Command) -> None:
     command.file("nodes", f"{ME}\n{ME}\n")
     spec = command.spec("t.py", **PBS, OMPI_COMM_WORLD_LOCAL_SIZE="2")
