@@ -24,7 +24,6 @@ ASTRAY = 3  # losses in a row that are no numbers: one may be skipped by a scrip
 COMPARED = 10  # losses of which each is too high; rates of which each is another take ``ENOUGH``
 SHARE = 0.5  # of the larger of two losses or norms, by which they may differ besides the spread of the earlier ones
 RATE = 1e-6  # by which two learning rates of the same step may differ, relatively
-DRIFT = 1.5  # times which a learning rate may have changed where no step is the same
 VALUES = ("loss", "grad_norm", "lr")
 
 
@@ -148,7 +147,7 @@ def _doubt(one: _Rank, entry: Entry) -> str:
         value = _value(entry, name)
         if value is None:
             continue
-        low, high = _rates(one, entry) if name == "lr" else _band(one, entry, name)
+        low, high = _band(one, entry, name)
         if not (math.isfinite(value) and low <= value <= high):
             expected = f", not within {low:.6g} to {high:.6g}" if math.isfinite(low) else ""
             return f"rank {one.rank} has a {name} of {value:.6g} at step {entry.step}{expected}"
@@ -157,26 +156,22 @@ def _doubt(one: _Rank, entry: Entry) -> str:
 
 def _compared(one: _Rank, name: str) -> bool:
     """Tell whether the last steps have that value, and there is something to hold it against."""
-    given = all(_value(entry, name) is not None for entry in one.entries[-ENOUGH:])
-    return given and len(_finite(one.last, name)) >= ENOUGH
+    last = one.entries[-ENOUGH:]
+    if name == "lr":  # it may rise or fall at any step: only that of the same step says anything
+        return all(_replayed(one, entry, name) is not None for entry in last)
+    return all(_value(entry, name) is not None for entry in last) and len(_finite(one.last, name)) >= ENOUGH
 
 
 def _band(one: _Rank, entry: Entry, name: str) -> tuple[float, float]:
-    """Return between what a loss or norm is as it was: at the same step, where that was said, else at the last ones."""
-    past = _finite(one.last, name)
-    value = _value(entry, name)
+    """Return between what a value is as it was: at the same step, where that was said, else, but for rates, at the last."""
+    past, value, then = _finite(one.last, name), _value(entry, name), _replayed(one, entry, name)
+    if name == "lr":
+        return (-math.inf, math.inf) if then is None else (then - RATE * abs(then), then + RATE * abs(then))
     if len(past) < ENOUGH or value is None or not math.isfinite(value):
         return -math.inf, math.inf
-    spread, then = max(past) - min(past), _replayed(one, entry, name)
+    spread = max(past) - min(past)
     low, high = (min(past), max(past)) if then is None else (then, then)
     return low - SHARE * max(abs(low), abs(value)) - spread, high + SHARE * max(abs(high), abs(value)) + spread
-
-
-def _rates(one: _Rank, entry: Entry) -> tuple[float, float]:
-    then, past = _replayed(one, entry, "lr"), _finite(one.last, "lr")
-    if then is not None:
-        return then - RATE * abs(then), then + RATE * abs(then)
-    return (min(past) / DRIFT, max(past) * DRIFT) if len(past) >= ENOUGH else (-math.inf, math.inf)
 
 
 def _same_rate(rate: float | None, then: float) -> bool:
