@@ -116,8 +116,8 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "rdzv-id",
         Group.MEETING,
-        "Name of the run, the same on all nodes. Default: the batch job's (under srun job and step), else a new name each "
-        "time; several nodes that meet at a service must have one.",
+        "Name of the run, the same on all nodes. Default: the batch job's (under srun job and step), else a new name "
+        "each time; several nodes that meet at a service must have one.",
         metavar="ID",
     ),
     Flag(
