@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 USAGE, REFUSED, UNHEALTHY = 2, 69, 75
 OPEN_FILES = 48  # of an agent without ranks: 15 were seen on one node, 25 with an etcd (41 with 8 ranks)
 OPEN_FILES_A_RANK = 12  # two are followed, and watched; while a round ends and the next begins those of both; two pipes
+SEE_TO_IT = (1, 2, 3)  # nodes of a Slurm step that look whether its first node was lost; not all of a thousand
 WARM_S = 0.25  # after the start: the first ranks run by then, or nodes are waited for
 
 
@@ -194,6 +195,10 @@ class _Host:
         await parts.aside.settle()
         log.line("exit", code=end.code, why=end.sentence)
         log.write()
+        if spec.slurm is not None and spec.slurm.node in SEE_TO_IT and (last_words.over(agent.state) or not end.revoke):
+            from . import bereft
+
+            await bereft.end_job(spec.slurm, end.code, parts.spared.by("slurm"), self._tell)
         if not survivors:
             with contextlib.suppress(OSError, NodeLockError):  # it lies in a folder of small files
                 NodeLock(spec.run_id, node).remove(lock[1])

@@ -219,7 +219,7 @@ def test_srun_needs_no_flag(command: Command) -> None:
         assert spec.embedded == Embedded("node1", port, here=node == 0, address="10.81.0.1")
         assert (spec.backend, spec.endpoints) == (Backend.ETCD, (("node1", port),))
         assert (spec.run_id, spec.launch_id, spec.new_run) == ("812.0", "812.0.1", False)
-        assert spec.slurm == SlurmStep("812", "0", 1)
+        assert spec.slurm == SlurmStep("812", "0", 1, node)
 
 
 def test_unequal_nodes(command: Command) -> None:
