@@ -64,13 +64,15 @@ class Agent:
         self._leading: asyncio.Task[None] | None = None
         self._checking: asyncio.Task[None] | None = None  # the check of this node, which is blamed
         self._exit: asyncio.Future[words.Exit] = asyncio.get_running_loop().create_future()
+        self.begun_s = 0.0
         self._shown = 0  # revision of the job record last shown
         self._grumbled: set[str] = set()
         self._refusals = Refusals(around.say)
 
     async def run(self) -> words.Exit:
         """Join, serve rounds, and return how this agent ends. ``release`` follows, once its ranks are proven dead."""
-        self._state, actions = node.begin(self._settings, boottime())
+        self.begun_s = boottime()
+        self._state, actions = node.begin(self._settings, self.begun_s)
         for action in actions:
             self._do(action)
         try:

@@ -24,6 +24,7 @@ from .crew import Place
 from .earlier import earlier
 from .files import FileThread
 from .identity import this_machine
+from .linux import boottime
 from .meeting import Met, meet
 from .node_lock import NodeLock, NodeLockError
 from .node_name import Address, own_address, take_name
@@ -199,7 +200,20 @@ class _Host:
                 NodeLock(spec.run_id, node).remove(lock[1])
         if survivors:
             return self._complain(f"processes {survivors} do not die from SIGKILL; reboot this node", UNHEALTHY)
+        if spec.requeue and end.code:
+            await self._requeue(end.code, agent, parts)
         return end.code
+
+    async def _requeue(self, code: int, agent: Agent, parts: Parts) -> None:
+        """Have Slurm queue the job again where that is worth it; of all agents the one that led does."""
+        from . import requeue
+
+        step, begun_s = parts.spec.slurm, agent.begun_s
+        if step is None or not agent.state.leading:
+            return
+        if requeue.due(requeue.ended(code, agent.state, step, boottime() - begun_s)):
+            await requeue.others_left(parts.store, parts.settings.keys)
+            await requeue.requeue(step, parts.spared.by("scontrol"), self._tell)
 
     async def _sick(self, run_dir: Path) -> str:
         """Return why this node had better not take part, '' where nothing says so."""

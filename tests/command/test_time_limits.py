@@ -107,6 +107,27 @@ def test_a_notice_says_what_is_left_and_ranks_that_stay_are_ended_in_time(place:
     assert "this node was asked to leave: the job's time limit is near" in node.err
 
 
+def test_a_requeue_is_asked_for_last_of_all_by_the_one_that_led(place: Place) -> None:
+    """Red when it is asked for before the record is there, and when a scancel is answered by one."""
+    here = f'[ "$1" = requeue ] && ls {place.folder}/nodes/0/logs/*/attempts > {place.folder}/then\n'
+    node = started(place, here + PREEMPTED, "--requeue")
+    send(node, signal.SIGTERM)
+    assert node.exit_code() == 75, node.say()
+    assert (place.folder / "asked").read_text().splitlines()[-1] == "requeue 812"
+    assert (place.folder / "then").read_text().split() == ["attempt-000.json"], node.say()
+    assert "job 812 is requeued: scontrol requeue 812" in node.err
+
+
+def test_without_scontrol_a_line_says_how_to_requeue(place: Place) -> None:
+    """Red when a missing scontrol is an error of the job."""
+    node = started(place, None, "--requeue")
+    send(node, signal.SIGUSR2)
+    place.order("done")
+    assert node.exit_code() == 75, node.say()
+    assert "job 812 could not be requeued: scontrol could not be started: No such file or directory" in node.err
+    assert "; on a login node: scontrol requeue 812" in node.err
+
+
 def test_notices_are_of_the_ranks_alone_when_told_so(place: Place) -> None:
     """Red when ``none`` is no value."""
     node = started(place, says(end=5012), "--notice-signal", "none")

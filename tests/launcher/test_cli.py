@@ -150,6 +150,7 @@ SWITCHES = {
     "run-path": lambda s: s.runner is not None,
     "virtual-local-rank": lambda s: s.virtual_local_rank,
     "scrub-env": lambda s: s.scrub_env,
+    "requeue": lambda s: s.requeue,
 }
 
 
@@ -218,7 +219,7 @@ def test_one_time_by_its_two_names(command: Command) -> None:
 def test_a_switch_can_be_set_by_variable_and_not_unset(command: Command, name: str) -> None:
     variable, script = "PET_" + name.replace("-", "_").upper(), "true" if name == "no-python" else "t.py"
     read = SWITCHES[name]
-    base = {"PET_RDZV_BACKEND": "etcd"}
+    base = {"PET_RDZV_BACKEND": "etcd", **({"SLURM_JOB_ID": "812"} if name == "requeue" else {})}
     assert read(command.spec(script, **base, **{variable: "1"})) is True
     assert read(command.spec(f"--{name} {script}", **base, **{variable: "0"})) is True
     if name != "no-python":
