@@ -95,11 +95,11 @@ def take(s: NodeState, event: Event) -> Step:
                 return s, ()
             cls = "rdzv_closed" if s.settings.master else "port_in_use"  # a port that is given stays what it is
             return _break(replace(s, round=n, facts=(), told=False, broken=None), "failed", Fault(what, cls)), ()
-        case LeaveAsked(signal=signal):
+        case LeaveAsked(signal=signal, why=why):
             if s.leaving is not None:
                 return _again(s, event), ()
             by = event.at + s.settings.grace_s + LAST_WORDS_S
-            left = Left(signal)
+            left = Left(signal, why)
             facts = s.facts if s.ranks is Ranks.NONE else (*s.facts, left)
             insisted_at = event.at if signal in INSISTS else 0.0
             return replace(s, leaving=left, leave_by=by, insisted_at=insisted_at, facts=facts), ()

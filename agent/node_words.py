@@ -95,10 +95,11 @@ class PortFailed(NamedTuple):
 
 
 class LeaveAsked(NamedTuple):
-    """A signal, the keeper's end, or the command asks this node to leave."""
+    """A signal, the keeper's end, or the command asks this node to leave; or it left the scheduler's hands: ``why``."""
 
     at: float
     signal: int
+    why: str = ""
 
 
 class NoticeGiven(NamedTuple):

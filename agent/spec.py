@@ -54,7 +54,8 @@ class Embedded(NamedTuple):
     port: int
     binary: str | None = None  # path of the etcd program; None: looked for on PATH and beside the interpreter
     token_file: Path | None = None  # what agents must know to join; None: whoever reaches the port may
-    here: bool | None = None  # is_host in --rdzv-conf; None: decided by this machine's addresses
+    here: bool | None = None  # is_host in --rdzv-conf, or the scheduler; None: decided by this machine's addresses
+    address: str = ""  # of that machine, from the scheduler: for where the host's name leads nowhere
 
 
 class Streams(NamedTuple):

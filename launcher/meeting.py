@@ -33,6 +33,7 @@ class Asked(NamedTuple):
     least: int
     most: int
     notes: list[str]
+    step: Embedded | None = None  # Slurm tells where the nodes can meet, and nothing else does
 
     def setting(self, key: str) -> Setting | None:
         """Return one key of --rdzv-conf."""
@@ -81,6 +82,8 @@ class Meeting(NamedTuple):
 def choose(asked: Asked) -> Meeting:
     """Return where the nodes of this command line meet; UsageError where they cannot."""
     given, own = asked.given, _own(asked)
+    if asked.step is not None:
+        return _in_step(asked, own, asked.step)
     name, address = given.text("rdzv-backend"), given.text("rdzv-endpoint")
     if given.on("standalone"):
         if asked.least > 1:
@@ -111,6 +114,16 @@ def choose(asked: Asked) -> Meeting:
     ):
         return _service(asked, configured)
     return _static(asked, own, configured)
+
+
+def _in_step(asked: Asked, own: _Own, step: Embedded) -> Meeting:
+    """Meet at the service that a configuration names, else at an etcd of the job's own on the step's first node."""
+    configured = _configured(asked)
+    if "endpoints" in configured:
+        return _service(asked, configured)
+    asked.say_unused(("is_host",), "Slurm tells which node keeps the store")
+    port = step.port if own.port is None else own.port
+    return _embedded(asked, own._replace(here=step.here), configured, step.host, port, step.address)
 
 
 def _own(asked: Asked) -> _Own:
@@ -218,11 +231,13 @@ def _static(asked: Asked, own: _Own, configured: Mapping[str, Setting]) -> Meeti
     return found._replace(least=asked.most, place=place, master=(host, port))
 
 
-def _embedded(asked: Asked, own: _Own, configured: Mapping[str, Setting], host: str, port: int) -> Meeting:
+def _embedded(
+    asked: Asked, own: _Own, configured: Mapping[str, Setting], host: str, port: int, address: str = ""
+) -> Meeting:
     asked.say_unused(_SERVICE, "they are for an etcd service, and the job's own has token_file")
     binary = configured.get("binary")
     program = None if binary is None else files.program(binary.origin, binary.text)
-    embedded = Embedded(host, port, program, own.token, own.here)
+    embedded = Embedded(host, port, program, own.token, own.here, address)
     access = asked.settings(("prefix", *_SERVICE))
     return Meeting(Backend.ETCD, asked.least, asked.most, access, ((host, port),), embedded)
 
