@@ -57,6 +57,13 @@ def own_addresses(embedded: Embedded) -> tuple[str, ...]:
     return found
 
 
+def is_own(host: str) -> bool:
+    """Say whether ``host`` means this machine; AddressError when its name is not known."""
+    meant = _look_up(host)
+    own = frozenset[str]() if all(map(_loopback, meant)) else interface_addresses()
+    return bool(choose(host, None, meant, own).addresses)
+
+
 class Elsewhere(NamedTuple):
     """What another machine reaches the store's by, and why that may lead nowhere."""
 

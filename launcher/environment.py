@@ -1,5 +1,5 @@
-"""The only place where a setting is read from the environment: torchrun's PET_ defaults, REMUSTER_ENDPOINT, Slurm, the
-interpreter.
+"""The only place where a setting is read from the environment: torchrun's PET_ defaults, REMUSTER_ENDPOINT, Slurm and
+other batch systems, the interpreter.
 
 The environment comes in as a mapping, once; what is not in the returned value influences nothing. (What the ranks
 inherit is the agent's affair.) Called by `cli`.
@@ -15,7 +15,10 @@ from .errors import UsageError
 from .flags import FLAGS, SHOWN_ONLY
 
 if TYPE_CHECKING:
+    from .batch_systems import Batch
     from .slurm import Slurm
+
+BATCH = ("PBS_JOBID", "LSB_JOBID", "OAR_JOB_ID")  # a job of a batch system that is not Slurm
 
 
 class Environment(NamedTuple):
@@ -31,6 +34,8 @@ class Environment(NamedTuple):
     line_prefix: str = ""  # TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE: what stands before the lines of tee'd ranks
     timer_file: str | None = None  # torchelastic's file timers are on: the pipe's path, or empty
     config_home: str = ""  # the folder of this user's configuration files
+    batch: Batch | None = None
+    job_index: str = ""  # JOB_COMPLETION_INDEX: which pod of an indexed Kubernetes Job this is
 
 
 def read(environ: Mapping[str, str]) -> Environment:
@@ -51,7 +56,17 @@ def read(environ: Mapping[str, str]) -> Environment:
         line_prefix=environ.get("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", ""),
         timer_file=environ.get("TORCHELASTIC_TIMER_FILE", "") if _asks_for_timers(environ) else None,
         config_home=_config_home(environ),
+        batch=_batch(environ),
+        job_index=environ.get("JOB_COMPLETION_INDEX", ""),
     )
+
+
+def _batch(environ: Mapping[str, str]) -> Batch | None:
+    if not any(environ.get(name) for name in BATCH):
+        return None
+    from .batch_systems import found
+
+    return found(environ)
 
 
 def _slurm(environ: Mapping[str, str]) -> Slurm | None:

@@ -116,8 +116,8 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "rdzv-id",
         Group.MEETING,
-        "Name of the run, the same on all nodes. Default: SLURM_JOB_ID, else a new name each time; several nodes that "
-        "meet at a service must have one.",
+        "Name of the run, the same on all nodes. Default: the batch job's, else a new name each time; several nodes "
+        "that meet at a service must have one.",
         metavar="ID",
     ),
     Flag(
@@ -138,6 +138,22 @@ FLAGS: tuple[Flag, ...] = (
         Group.MEETING,
         "How long to wait for MIN nodes, at the start and whenever too few are left. Default 600.",
         metavar="SECONDS",
+        ours=True,
+    ),
+    Flag(
+        "hosts",
+        Group.MEETING,
+        "The job's nodes, the same list on each of them, where you start the same command (docs/other-starts.md): how "
+        "many they are, and that they meet at the first, as with c10d. HOST:N: N ranks there, unless "
+        "--nproc-per-node says otherwise.",
+        metavar="HOST[:N],...",
+        ours=True,
+    ),
+    Flag(
+        "hostfile",
+        Group.MEETING,
+        "The same from a file with a host in each line: HOST, HOST:N or HOST slots=N, as for mpirun and deepspeed.",
+        metavar="FILE",
         ours=True,
     ),
     Flag("node-rank", Group.MEETING, "static: this node's number, 0 to N-1. Default 0.", metavar="R"),
@@ -310,7 +326,13 @@ FLAGS: tuple[Flag, ...] = (
         Group.SCRIPT,
         "Take out of the ranks' environment what makes libraries believe that MPI or srun has started them: PMI*, "
         "PMIX*, OMPI* and the like, and Slurm's task numbers (SLURM_PROCID, SLURM_NTASKS, ...); SLURM_JOB_ID and the "
-        "job's others stay. LOGLEVEL=DEBUG tells which.",
+        "job's others stay. LOGLEVEL=DEBUG tells which. Default where Slurm has started this command.",
+        ours=True,
+    ),
+    Flag(
+        "no-scrub-env",
+        Group.SCRIPT,
+        "Leave it all in the ranks' environment under Slurm, too: for programs that are to find srun's MPI.",
         ours=True,
     ),
     Flag(

@@ -9,13 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..agent.spec import Backend, Embedded
-from . import files, values
+from . import files, site, values
 from .environment import Environment
 from .errors import UsageError
 from .given import Given, Setting
+
+if TYPE_CHECKING:
+    from .gathering import Gathering
 
 PLACES = ("node-rank", "master-addr", "master-port")  # static's own
 _SERVICE = ("cacert", "cert", "key", "username", "password_file")  # keys for an etcd service alone
@@ -34,6 +37,7 @@ class Asked(NamedTuple):
     most: int
     notes: list[str]
     step: Embedded | None = None  # Slurm tells where the nodes can meet, and nothing else does
+    around: Gathering | None = None  # what those who started the command say of its nodes
 
     def setting(self, key: str) -> Setting | None:
         """Return one key of --rdzv-conf."""
@@ -77,6 +81,7 @@ class Meeting(NamedTuple):
     embedded: Embedded | None = None
     place: int | None = None
     master: tuple[str, int] | None = None
+    drain: Setting | None = None  # the site's command for hosts in quarantine
 
 
 def choose(asked: Asked) -> Meeting:
@@ -96,6 +101,8 @@ def choose(asked: Asked) -> Meeting:
         raise UsageError(
             f"{given.origin('rdzv-backend')} is {name!r}, which is not registered; give c10d, static or etcd"
         )
+    if asked.around is not None and name in (None, "c10d") and address is None:
+        return _gathered(asked, asked.around, own)
     if name in (None, "static") and asked.most == 1:
         return _one_static_node(asked)
     if name == "c10d":
@@ -165,7 +172,7 @@ def _service(asked: Asked, configured: Mapping[str, Setting]) -> Meeting:
     if not found:
         raise UsageError(f"{where.origin} is {where.text!r}; write HOST:PORT, several with commas between")
     access = {key: configured[key] for key in ("prefix", *_SERVICE) if key in configured}
-    return Meeting(Backend.ETCD, asked.least, asked.most, access, found)
+    return Meeting(Backend.ETCD, asked.least, asked.most, access, found, drain=configured.get(site.DRAIN))
 
 
 def _c10d(asked: Asked, own: _Own) -> Meeting:
@@ -187,6 +194,22 @@ def _c10d(asked: Asked, own: _Own) -> Meeting:
         asked.notes.append(_only_here("--rdzv-endpoint", host, port))
     asked.say_unused(("etcd_port",), "it is static's; c10d has its port in --rdzv-endpoint")
     return _embedded(asked, own, _configured(asked), host, port)
+
+
+def _gathered(asked: Asked, around: Gathering, own: _Own) -> Meeting:
+    """Meet at the service that is configured, else as c10d does, at the first of the nodes."""
+    if asked.most == 1:
+        return _alone(asked)
+    configured = _configured(asked)
+    if "endpoints" in configured and asked.given.text("rdzv-backend") is None:
+        return _service(asked, configured)
+    if around.trouble:
+        raise UsageError(around.trouble)
+    port = around.port if own.port is None else own.port
+    asked.notes.append(f"{around.origin}: {asked.most} of {around.nodes} nodes meet at {around.host}:{port}")
+    return _embedded(
+        asked, own if own.here is not None else own._replace(here=around.here), configured, around.host, port
+    )
 
 
 def _serves_itself(host: str, here: bool | None) -> bool:
@@ -239,7 +262,8 @@ def _embedded(
     program = None if binary is None else files.program(binary.origin, binary.text)
     embedded = Embedded(host, port, program, own.token, own.here, address)
     access = asked.settings(("prefix", *_SERVICE))
-    return Meeting(Backend.ETCD, asked.least, asked.most, access, ((host, port),), embedded)
+    drain = configured.get(site.DRAIN)
+    return Meeting(Backend.ETCD, asked.least, asked.most, access, ((host, port),), embedded, drain=drain)
 
 
 def _master(asked: Asked, least: int) -> tuple[str, int]:

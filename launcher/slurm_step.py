@@ -16,7 +16,8 @@ from .given import Given
 from .hostlist import HostListError
 from .slurm import Slurm
 
-MEETING = ("rdzv-backend", "rdzv-endpoint", "node-rank", "master-addr", "master-port")  # one of them, and it is given
+# One of them, and it is given.
+MEETING = ("rdzv-backend", "rdzv-endpoint", "node-rank", "master-addr", "master-port", "hosts", "hostfile")
 
 # Below the ephemeral ports, above the usual services; 16 steps of each of 181 jobs in a row have ports of their own.
 FIRST_PORT, STEPS, JOBS = 24100, 16, 181
