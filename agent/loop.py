@@ -30,6 +30,8 @@ from .node_state import NodeState, Ranks, Settings
 from .ports import AddressError, meeting_point
 from .refusals import Refusals
 
+ASK_APART_S, ASK_LATEST_S = 0.004, 1.0  # between the questions of a large job's nodes to its one scheduler
+
 
 class Surroundings(NamedTuple):
     """What the loop joins, made by ``main``."""
@@ -192,6 +194,7 @@ class Agent:
         self.post(await self._around.look(action))
 
     async def _ask(self, action: words.AskLimit) -> None:
+        await asyncio.sleep(min(ASK_LATEST_S, ASK_APART_S * self.state.index))  # all nodes get a signal at once
         self.post(await self._around.ask(action))
 
     def _end_check(self) -> asyncio.Task[None] | None:

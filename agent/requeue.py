@@ -25,6 +25,7 @@ OTHERS_S = 10.0  # for the other nodes to leave before Slurm ends them
 FAMILIES = ("node", "hardware", "network", "scheduler")  # the next allocation may be a better one
 MOST_SHORT = 5  # requeues after which a loss in a launch that was short is no longer answered by another one
 SHORT_S = 600.0
+PENDING = "Job is pending execution"  # to a second scontrol, after Slurm has ended the first with all of the step
 
 
 class Ended(NamedTuple):
@@ -77,7 +78,7 @@ async def requeue(step: SlurmStep, spare: Spare, say: Callable[[str], None]) -> 
     """Requeue the job and return whether that was done; a line says so, or what a person can do. Never raises."""
     say(f"job {step.job_id} is requeued: scontrol requeue {step.job_id}")
     done = await run_scontrol(("requeue", step.job_id), spare)
-    if isinstance(done, Unknown):
+    if isinstance(done, Unknown) and PENDING not in done.why:
         say(f"job {step.job_id} could not be requeued: {done.why}; on a login node: scontrol requeue {step.job_id}")
         return False
     return True

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from remuster.agent import requeue
 from remuster.agent.requeue import Ended, due
+from remuster.agent.spec import SlurmStep
 from remuster.rendezvous.keys import Keys
 from remuster.rendezvous.memory import MemoryStore
 from remuster.rendezvous.store import Put, Txn
@@ -33,6 +35,26 @@ from remuster.rendezvous.store import Put, Txn
 )
 def test_after_which_end_a_job_is_requeued(ended: Ended, wanted: bool) -> None:
     assert due(ended) is wanted
+
+
+@pytest.mark.parametrize(
+    ("body", "done", "words"),
+    [
+        ("exit 0", True, ""),
+        # Slurm ends the scontrol that has asked for it, with all other processes of the step.
+        ('mkdir "$0-once" && kill -TERM $$; echo "Job is pending execution for job 812" >&2; exit 1', True, ""),
+        ("echo 'Access/permission denied' >&2; exit 1", False, "Access/permission denied; on a login node: scontrol r"),
+    ],
+)
+def test_what_becomes_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, done: bool, words: str) -> None:
+    (tmp_path / "scontrol").write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\n{body}\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    said: list[str] = []
+    assert asyncio.run(requeue.requeue(SlurmStep("812", "0"), lambda pids: None, said.append)) is done
+    assert said[0] == "job 812 is requeued: scontrol requeue 812"
+    assert len(said) == (1 if done else 2)
+    assert words in said[-1]
 
 
 def test_the_other_nodes_leave_first() -> None:
