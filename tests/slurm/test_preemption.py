@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from drills.sight import boottime, until
 from slurm.cluster import Cluster, Setup
+from slurm.test_time_limit import ENDS, GOES_ON, VERIFIED
 from slurm.training import C10D, KEEP, Training
 
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(240)]
@@ -31,7 +32,8 @@ def test_a_preempted_job_comes_back_and_ends_as_if_nothing_had_been(new_cluster:
     assert job.wait_for("COMPLETED", timeout_s=120.0)["Restarts"] == "1"
     said = job.output()
     assert "Slurm preempts the job" in said, said[-3000:]
-    assert " verified (step-" in said
-    assert "goes on at step" in said
+    (verified,), (on,), (ended, last) = VERIFIED.findall(said), GOES_ON.findall(said), ENDS.findall(said)
+    assert verified == on == ended, "what was done before SIGTERM came is not done again"
+    assert last == "400"
     assert training.record(0)["charged_to"] is None
     training.check_final()
