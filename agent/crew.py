@@ -77,7 +77,7 @@ class Crew:
         self._beats: Beats | None = None  # of the round that was handed over last
         self._started_s = 0.0  # when its ranks were started
         self.link = GuardianLink(seat, self._heard, answer_s=spec.kill_bound_s)
-        self._notice = NoticePage(spec.nproc)
+        self._notice = NoticePage(spec.nproc, by_all=spec.slurm is not None)
         self._notified = Round(0)  # the round whose ranks are to be told of a notice, even if they have not started yet
         self._told_omp = False
         self._held = ""
@@ -203,6 +203,8 @@ class Crew:
             self._notice.ask()
             spared = self._notice.looking() if action.softly else ()
             self.link.terminate(action.round, action.signal, spared)
+            if not action.softly and (stay := self._notice.staying()):  # there is nobody left to save with
+                self.link.terminate(action.round, signal.SIGKILL, tuple({*range(self._spec.nproc)} - {*stay}))
             return
         self._dropped.add(action.round)
         self.link.kill(action.round)
