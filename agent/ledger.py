@@ -20,6 +20,7 @@ from ..rendezvous.records import Job, Phase, Round
 from ..rendezvous.store import Store
 from .aside import Seen
 from .attempts import beside_checkpoints, for_people, sync_directory, write_whole
+from .exclude import Bad, after
 from .files import FileThread
 from .occurrences import Chosen, Happening, Occurrence, of_end, of_record, of_resume
 from .reentry import entry, steps
@@ -59,6 +60,7 @@ class Ledger:
         self._kept = kept
         self._begun_s = begun_s
         self._rows: list[Row] = []
+        self.bad: tuple[Bad, ...] = ()  # nodes that are blamed by now
         self._job: Job | None = None
         self._led = False
         self._queue_ms: float | None = None
@@ -105,6 +107,7 @@ class Ledger:
     def record(self, record: Mapping[str, object]) -> None:
         """Take an attempt's record in."""
         self._rows.append(row(record))
+        self.bad = after(self.bad, record)
         if record.get("judged_by") == self._place.node:
             for occurrence in of_record(record):
                 self._tell(occurrence)
