@@ -8,6 +8,7 @@ caller's affair. Loaded for a requeue.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol, cast
@@ -16,6 +17,7 @@ from .occurrences import part
 
 MOST_NAMES = 1 << 16  # characters of a list of nodes
 SHOWN = 4
+TRIES, AGAIN_S = 4, 0.2  # well within the 30 s from SIGTERM to SIGKILL
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}\Z")
 _FIELD = re.compile(r"(?:^|\s)([A-Za-z]+)=(\S*)")
 
@@ -102,11 +104,18 @@ async def prepare(job_id: str, bad: Sequence[Bad], scontrol: Scontrol) -> Exclus
 
 
 async def exclude(job_id: str, chosen: Exclusion, scontrol: Scontrol, say: Callable[[str], None]) -> None:
-    """Tell Slurm, right after the requeue, and say what came of it. Never raises."""
-    if chosen.nodes:
-        said = await scontrol(("update", f"JobId={job_id}", f"ExcNodeList={','.join(chosen.nodes)}"))
-        if not isinstance(said, str):
+    """Tell Slurm, right after the requeue, and say what came of it. Never raises.
+
+    The requeue has every process of the step ended, one after the other, and the first ``scontrol`` is one of them.
+    """
+    words = ("update", f"JobId={job_id}", f"ExcNodeList={','.join(chosen.nodes)}")
+    for n in range(TRIES if chosen.nodes else 0):
+        said = await scontrol(words)
+        if isinstance(said, str):
+            break
+        if n == TRIES - 1:
             chosen = Exclusion((), f"{chosen.sentence}: not done, {said.why}")
+        await asyncio.sleep(AGAIN_S)
     if chosen.sentence:
         say(chosen.sentence)
 

@@ -97,15 +97,17 @@ ANSWERS = {
 class Slurm:
     """Answers as it was told to, and remembers what it was asked."""
 
-    def __init__(self, **lost: str) -> None:
+    def __init__(self, times: int = 99, **lost: str) -> None:
         self.asked: list[str] = []
         self.lost = lost
+        self.times = times  # so often it does not answer
 
     async def scontrol(self, words: Sequence[str]) -> str | Silent:
         line = " ".join(words)
         self.asked.append(line)
         verb = next((word for word in words if word in self.lost), "")
-        return Silent(self.lost[verb]) if verb else ANSWERS[line]
+        self.times -= bool(verb)
+        return Silent(self.lost[verb]) if verb and self.times >= 0 else ANSWERS[line]
 
 
 def play(slurm: Slurm, *bad: Bad) -> tuple[Exclusion, list[str]]:
@@ -131,6 +133,13 @@ def test_nobody_to_blame_asks_nothing() -> None:
     slurm = Slurm()
     assert play(slurm) == (Exclusion((), ""), [])
     assert slurm.asked == []
+
+
+def test_it_is_told_again_when_slurm_ends_who_tells_it() -> None:
+    """Red with one try: the first ``scontrol`` after a requeue was seen to end with SIGTERM (Slurm 22.05)."""
+    slurm = Slurm(times=1, update="scontrol ended with -15")
+    assert play(slurm, SICK)[1] == ["excluded from the requeue: node3 (gpu_lost), as 2 before"]
+    assert slurm.asked.count("update JobId=7 ExcNodeList=node6,node7,node3") == 2
 
 
 @pytest.mark.parametrize(
