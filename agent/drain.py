@@ -35,8 +35,7 @@ def argv(command: tuple[str, ...], held: Held) -> tuple[str, ...]:
     host = held.host.partition("~")[0]
     reason = f"remuster {held.run}: {held.cls}: {held.sentence}"
     texts = (_plain(host, NAME), _plain(reason, REASON), _plain(held.run, NAME), _plain(held.cls, NAME))
-    meant: dict[str, str] = {}
-    meant.update(zip(DRAIN_WORDS, texts, strict=True))
+    meant: dict[str, str] = dict(zip(DRAIN_WORDS, texts, strict=True))
     holder = "{(" + "|".join(DRAIN_WORDS) + ")}"
     return tuple(re.sub(holder, lambda found: meant[found[1]], word) for word in command)
 

@@ -116,8 +116,8 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "rdzv-id",
         Group.MEETING,
-        "Name of the run, the same on all nodes. Default: SLURM_JOB_ID, else a new name each time; several nodes that "
-        "meet at a service must have one.",
+        "Name of the run, the same on all nodes. Default: the batch job's, else a new name each time; several nodes "
+        "that meet at a service must have one.",
         metavar="ID",
     ),
     Flag(
@@ -138,6 +138,22 @@ FLAGS: tuple[Flag, ...] = (
         Group.MEETING,
         "How long to wait for MIN nodes, at the start and whenever too few are left. Default 600.",
         metavar="SECONDS",
+        ours=True,
+    ),
+    Flag(
+        "hosts",
+        Group.MEETING,
+        "The job's nodes, the same list on each of them, where you start the same command (docs/other-starts.md): how "
+        "many they are, and that they meet at the first, as with c10d. HOST:N: N ranks there, unless "
+        "--nproc-per-node says otherwise.",
+        metavar="HOST[:N],...",
+        ours=True,
+    ),
+    Flag(
+        "hostfile",
+        Group.MEETING,
+        "The same from a file with a host in each line: HOST, HOST:N or HOST slots=N, as for mpirun and deepspeed.",
+        metavar="FILE",
         ours=True,
     ),
     Flag("node-rank", Group.MEETING, "static: this node's number, 0 to N-1. Default 0.", metavar="R"),
@@ -335,10 +351,10 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "notice-signal",
         Group.SCRIPT,
-        "A signal by which a scheduler says that the job is to end soon: SIGUSR1, SIGUSR2 or SIGXCPU. On all nodes "
-        "stop_requested() is true then, and ranks with a handler get the signal; when they have ended the command "
-        "ends with 75, worth a requeue.",
-        metavar="SIG",
+        "A signal by which a scheduler says that the job is to end soon: SIGUSR1, SIGUSR2, SIGXCPU, or none. On all "
+        "nodes stop_requested() is true then, and ranks with a handler get the signal; when they have ended the "
+        "command ends with 75, worth a requeue. Default under Slurm: SIGUSR1 and SIGUSR2; elsewhere none.",
+        metavar="SIG|none",
         ours=True,
     ),
     Flag("log-dir", Group.OUTPUT, "Where ranks' output and the run's records go. Default: a new one.", metavar="DIR"),

@@ -70,6 +70,8 @@ def test_everything_given_arrives(command: Command) -> None:
 SAMPLES = {
     "nnodes": ("2", "3", lambda s: (s.min_nodes, s.max_nodes), (2, 2), (3, 3)),
     "nproc-per-node": ("2", "3", lambda s: s.nproc, 2, 3),
+    "hosts": ("localhost", "localhost,127.0.0.1", lambda s: s.max_nodes, 1, 2),
+    "hostfile": ("a.hosts", "b.hosts", lambda s: (s.max_nodes, s.nproc), (1, 1), (2, 3)),
     "node-rank": ("1", "0", lambda s: s.place, 1, 0),
     "master-addr": ("a", "b", lambda s: s.master, ("a", 7), ("b", 7)),
     "master-port": ("1", "2", lambda s: s.master, ("127.0.0.1", 1), ("127.0.0.1", 2)),
@@ -93,7 +95,7 @@ SAMPLES = {
     "rdzv-timeout": ("5", "7.5", lambda s: s.join_timeout_s, 5.0, 7.5),
     "shutdown-timeout": ("5", "7.5", lambda s: s.grace_s, 5.0, 7.5),
     "signals-to-handle": ("SIGUSR1", "SIGUSR2,SIGTERM", lambda s: s.stop_signals, (10,), (12,)),
-    "notice-signal": ("SIGUSR1", "usr2", lambda s: s.notice_signal, 10, 12),
+    "notice-signal": ("SIGUSR1", "usr2", lambda s: s.notice_signals, (10,), (12,)),
     "log-dir": ("a", "b", lambda s: s.log_dir and s.log_dir.name, "a", "b"),
     "checkpoint-dir": ("a", "b", lambda s: s.checkpoint_dir and s.checkpoint_dir.name, "a", "b"),
     "checkpoint-format": ("dcp", "manifest", lambda s: s.checkpoint_format, "dcp", "manifest"),
@@ -166,6 +168,8 @@ def test_the_line_wins_over_the_variable_and_that_over_the_default(command: Comm
         command.file(f"{service}.toml", f'[etcd]\nendpoints = "{service}"\n')
     for name_, code in (("a", 31), ("b", 94)):
         command.file(f"{name_}.json", f'{{"schema_version": 1, "xids": {{"{code}": "watch"}}}}')
+    command.file("a.hosts", "localhost")
+    command.file("b.hosts", "localhost slots=3\n127.0.0.1")
     base = {"PET_RDZV_BACKEND": "etcd", "PET_RDZV_ID": "x"}
     if name in OF_STATIC:
         base = {"PET_NNODES": "2", "PET_MASTER_PORT": "7"}
