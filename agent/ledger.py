@@ -70,7 +70,10 @@ class Ledger:
         if spec.checkpoint_dir is not None:
             from .mirror import Mirror
 
-            self._mirror = Mirror(spec.checkpoint_dir, spec.run_id, place.store, place.keys, place.say, place.end)
+            self._mirror = Mirror(
+                *(spec.checkpoint_dir, spec.run_id, place.store, place.keys, place.say, place.end),
+                spec.embedded is not None,
+            )
         self._drain: Drain | None = None
         self._herald: Herald | None = None
         if spec.on_event:
