@@ -91,7 +91,8 @@ def assemble(parts: Parts) -> Agent:
     def made_wards() -> Wards:
         from .wards import Wards
 
-        return Wards(parts.store, settings.keys, log.line)
+        earlier = None if spec.embedded is None or settings.kept.run is None else settings.kept.run.bars
+        return Wards(parts.store, settings.keys, log.line, earlier)
 
     async def vet(n: Round) -> words.Checked:
         from .blamed import Suspected, vet
