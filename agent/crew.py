@@ -190,7 +190,7 @@ class Crew:
             stderr=self._output.open(2, str(directory / "stderr.log")),
             stdin="inherit" if self._spec.nproc == 1 else "null",
             cpus=self._spec.cpus[local] if self._spec.cpus else (),
-            deaf_to=self._spec.notice_signal,  # Slurm sends it to every process of a step
+            deaf_to=self._spec.notice_signals,  # Slurm sends it to every process of a step
         )
 
     def terminate(self, action: words.Terminate) -> None:
@@ -203,13 +203,14 @@ class Crew:
         self._dropped.add(action.round)
         self.link.kill(action.round)
 
-    def notify(self, n: Round) -> None:
+    def notify(self, action: words.Notify) -> None:
         """Tell the ranks that the job is to end soon, by the page and, those that have a handler, by the signal."""
+        n, first = action.round, self._spec.notice_signals[:1]
         self._notified = n
         if n == self._handed:
             self._notice.ask()
-            if self._spec.notice_signal:
-                self.forward(n, self._spec.notice_signal)
+            for signum in (action.signal,) if action.signal else first:
+                self.forward(n, signum)
 
     def forward(self, n: Round, signum: int) -> None:
         """Pass a signal of the user's on to the ranks that do not die of it."""

@@ -42,6 +42,7 @@ class Surroundings(NamedTuple):
     job_seen: Callable[[Job], None]  # each job record once, in order
     vet: Callable[[Round], Awaitable[words.Checked]]  # check this node, which is blamed; never raises
     look: Callable[[words.Look], Awaitable[words.Looked]]  # at a checkpoint that the leader asks about; never raises
+    ask: Callable[[words.AskLimit], Awaitable[words.Limited]]  # the scheduler about a signal of its own; never raises
 
 
 class Agent:
@@ -149,8 +150,10 @@ class Agent:
                 self._spawn(self._start(action))
             case words.Terminate():
                 self.crew.terminate(action)
-            case words.Notify(round=n):
-                self.crew.notify(n)
+            case words.Notify():
+                self.crew.notify(action)
+            case words.AskLimit():
+                self._spawn(self._ask(action))
             case words.Inspect():
                 self._spawn(self.crew.inspect(action))
             case words.Kill():
@@ -185,6 +188,9 @@ class Agent:
 
     async def _look(self, action: words.Look) -> None:
         self.post(await self._around.look(action))
+
+    async def _ask(self, action: words.AskLimit) -> None:
+        self.post(await self._around.ask(action))
 
     def _end_check(self) -> asyncio.Task[None] | None:
         """End the check that is under way, if one is, and return it: what it has started is gone when it is done."""

@@ -89,7 +89,7 @@ class _Host:
     async def serve(self) -> int:
         """Prepare the node, run the agent, and leave nothing behind."""
         asyncio.get_running_loop().set_exception_handler(self._stray_error)
-        self._signals = Signals(self._spec.stop_signals, self._spec.notice_signal)
+        self._signals = Signals(self._spec.stop_signals, self._spec.notice_signals)
         asked = self._signals.asked
         try:
             return await self._serve()

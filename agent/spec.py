@@ -152,7 +152,7 @@ class JobSpec:
     stop_signals: tuple[int, ...] = ()  # those that stop the job, beside SIGTERM, SIGINT, SIGHUP and SIGQUIT
     alarm_window_s: float | None = 10.0  # dumps and the other ranks' own alarms take seconds; None: no line is an alarm
     hang_timeout_s: float | None = None  # how long ranks may do nothing; None: computed from their steps; 0: for ever
-    notice_signal: int = 0  # says that the job is to end soon; 0 = none does
+    notice_signals: tuple[int, ...] = ()  # each says that the job is to end soon
     store_loss: StoreLoss = StoreLoss.FENCE
     admit: Admit = Admit.RESTART
     admit_after_s: float = 60.0  # a round runs for so long before it is ended for a newcomer

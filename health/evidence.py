@@ -62,9 +62,10 @@ class AgentDied(NamedTuple):
 
 
 class Left(NamedTuple):
-    """The node was asked to leave by ``signal`` (a number; 0 = by command)."""
+    """The node was asked to leave by ``signal`` (a number; 0 = by command), or left by itself, and ``why``."""
 
     signal: int
+    why: str = ""
 
 
 class Told(NamedTuple):

@@ -114,7 +114,7 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
             stop_signals=stops,
             alarm_window_s=_alarm_window(given),
             hang_timeout_s=_hang_timeout(given),
-            notice_signal=_notice_signal(given, stops),
+            notice_signals=_notice_signals(given, env, stops),
             store_loss=_store_loss(given),
             admit=_admit(given),
             admit_after_s=_seconds(conf, "admit_after", "60"),
@@ -251,16 +251,19 @@ def _alarm_window(given: Given) -> float | None:
     return None if text == "off" else values.seconds(given.origin("alarm-window"), text)
 
 
-def _notice_signal(given: Given, stops: tuple[int, ...]) -> int:
+def _notice_signals(given: Given, env: Environment, stops: tuple[int, ...]) -> tuple[int, ...]:
+    """Return which signals announce the end. Under Slurm those two that scripts ask for in `sbatch --signal`."""
     text, origin = given.text("notice-signal"), given.origin("notice-signal")
     if text is None:
-        return 0
+        return tuple(number for number in values.NOTICES if env.slurm is not None and number not in stops)
+    if text == "none":
+        return ()
     number = values.notice_signal(origin, text)
     if number in stops:
         raise UsageError(
             f"{origin} is {text!r}, and {given.origin('signals-to-handle')} names it too; take it out of one of them"
         )
-    return number
+    return (number,)
 
 
 def _log_dir(given: Given, notes: list[str]) -> Path | None:

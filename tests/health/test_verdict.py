@@ -128,6 +128,7 @@ CASES: dict[str, tuple[RoundEvidence, str, str, int]] = {
     "an agent that crashed": (round_of((), (AgentDied(-11),)), "node_lost", "b", -1),
     "an explicit error over a dead agent": (round_of((AgentDied(-9),), (ended(2, 1, KEY),)), "user_data_error", "b", 2),
     "left": (round_of((Left(15), stopped(0)), (ended(2, 1, GLOO),)), "leave", "a", -1),
+    "left by itself": (round_of((Left(0, "Slurm has taken a from job 7"),)), "leave", "a", -1),
     "left before somebody failed": (round_of((Left(15),), (ended(2, 1, KEY),)), "leave", "a", -1),
     "failed before somebody left": (round_of((ended(0, 1, KEY),), (Left(15),)), "user_data_error", "a", 0),
     "failed on the node that left": (round_of((ended(0, 1, KEY), Left(15), stopped(1))), "user_data_error", "a", 0),
@@ -273,7 +274,7 @@ some_facts = st.one_of(
     st.builds(Fenced, st.floats(0, 9)),
     st.builds(GuardianDied, st.floats(0, 9)),
     st.builds(AgentDied, st.integers(-70, 300)),
-    st.builds(Left, st.integers(0, 64)),
+    st.builds(Left, st.integers(0, 64), st.text(max_size=30)),
     st.builds(Fault, st.text(max_size=30)),
 )
 rounds = st.builds(

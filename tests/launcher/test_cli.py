@@ -95,7 +95,7 @@ SAMPLES = {
     "rdzv-timeout": ("5", "7.5", lambda s: s.join_timeout_s, 5.0, 7.5),
     "shutdown-timeout": ("5", "7.5", lambda s: s.grace_s, 5.0, 7.5),
     "signals-to-handle": ("SIGUSR1", "SIGUSR2,SIGTERM", lambda s: s.stop_signals, (10,), (12,)),
-    "notice-signal": ("SIGUSR1", "usr2", lambda s: s.notice_signal, 10, 12),
+    "notice-signal": ("SIGUSR1", "usr2", lambda s: s.notice_signals, (10,), (12,)),
     "log-dir": ("a", "b", lambda s: s.log_dir and s.log_dir.name, "a", "b"),
     "checkpoint-dir": ("a", "b", lambda s: s.checkpoint_dir and s.checkpoint_dir.name, "a", "b"),
     "checkpoint-format": ("dcp", "manifest", lambda s: s.checkpoint_format, "dcp", "manifest"),
