@@ -252,7 +252,7 @@ class _Host:
                     store,
                     settings.keys,
                     self._records,
-                    spared.by("events"),
+                    spared.by,
                     log.line,
                 ),
                 agent.give_up,

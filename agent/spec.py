@@ -26,6 +26,7 @@ DRIFT = 1e-3  # relative clock drift between this node and the store; generous, 
 MARGIN_S = 0.25  # from the decision to kill to the first SIGKILL, on a busy machine
 KERNEL_LOG = "/dev/kmsg"
 FABRIC = "/sys/class/infiniband"  # RDMA devices, where there are any
+DRAIN_WORDS = ("host", "reason", "run", "class")  # of a host in quarantine, for the site's command
 RESUME_WORDS = ("path", "dir", "name", "step")  # of a checkpoint, for templates: path is dir/name
 KEEPALIVES_PER_TTL = 5  # one is sent every TTL/5
 
@@ -164,6 +165,8 @@ class JobSpec:
     exit_map: tuple[Mapped, ...] = ()  # what the program's own exit codes mean
     signatures: OwnSignatures | None = None  # what lines and XIDs mean at this site
     on_event: tuple[str, ...] = field(default=(), repr=False)  # a command, or a URL alone, which may hold a token
+
+    drain_command: tuple[str, ...] = ()  # of the site's own: takes a host in quarantine out of its scheduler
 
     kernel_log: str = KERNEL_LOG  # where the kernel's words are read; empty: nowhere
     node_check: NodeCheck = NodeCheck()

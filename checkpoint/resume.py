@@ -13,12 +13,10 @@ from pathlib import Path
 
 from .digest import OVERDUE
 from .errors import GaveUp
-from .examine import Asked, Look, Seen, examine
+from .examine import LOOSE, Asked, Look, Seen, examine
 from .names import Candidate, shown
 from .patience import Patience
 from .scan import scan
-
-LOOSE = "torch"  # the format of single files, which lie beside other things
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +28,7 @@ class Choice:
     format: str = ""
     verified: str = ""
     refused: tuple[tuple[str, str], ...] = ()  # (name, reason) of newer ones that were passed over
+    astray: str = ""  # why another directory or format should have been given; then nothing may begin from nothing
 
 
 def search(directory: Path, asked: Asked, patience: Patience | None = None, seen: Seen | None = None) -> Choice:
@@ -44,15 +43,20 @@ def search(directory: Path, asked: Asked, patience: Patience | None = None, seen
 
 
 def first_whole(directory: Path, found: Iterable[Look]) -> Choice:
-    """Return the first that may be taken, with those before it as refused."""
+    """Return the first that may be taken, with those before it as refused.
+
+    Where there is none, and not even a torn one that is as asked for, what was asked for is doubted.
+    """
     refused: list[tuple[str, str]] = []
+    fits, astray = False, ""
     for look in found:
         if not look.whole:
             refused.append((shown(look.name), look.words))
+            fits, astray = fits or look.fits, astray or (look.astray and f"{shown(look.name)}: {look.astray}")
             continue
         words = look.words if look.step is not None else f"{look.words}; nothing says its step"
         return Choice(str(directory.absolute() / look.name), look.step or 0, look.format, words, tuple(refused))
-    return Choice(refused=tuple(refused))
+    return Choice(refused=tuple(refused), astray="" if fits else astray)
 
 
 def newest(directory: Path, asked: Asked) -> Look | None:
@@ -71,14 +75,15 @@ def looks(directory: Path, asked: Asked, patience: Patience | None = None, seen:
         yield Look(str(directory), words="this checkpoint directory does not exist")
         return
     if format_ := _itself(directory, listing.candidates):
-        yield Look(str(directory), format_, words="it is itself a checkpoint: give the directory that holds it")
+        words = "it is itself a checkpoint: give the directory that holds it"
+        yield Look(str(directory), format_, words=words, astray=words)
         return
     framework = ""  # whose checkpoints lie there
     for candidate in listing.candidates:
         if asked.give_up():
             raise GaveUp(OVERDUE)
         if reason := asked.objection(candidate.name):
-            yield Look(candidate.name, words=reason, step=candidate.step)
+            yield Look(candidate.name, words=reason, step=candidate.step, fits=True)
             continue
         look = examine(directory, candidate, asked, patience, seen)
         if look.format != LOOSE:

@@ -92,6 +92,22 @@ class Beat(NamedTuple):
     longest_s: float = 0.0  # the longest that it has said nothing between two beats, as it measured itself
 
 
+class Entry(NamedTuple):
+    """A step that a rank has said, and what it gave beside it; None = it gave none."""
+
+    step: int
+    loss: float | None = None
+    grad_norm: float | None = None
+    lr: float | None = None
+
+
+class Said(NamedTuple):
+    """The first and the last steps that one rank has said in a round, each up to 32, oldest first. No fact either."""
+
+    first: tuple[Entry, ...] = ()
+    last: tuple[Entry, ...] = ()
+
+
 class Fault(NamedTuple):
     """The agent could not do its part (no port, no log directory, …), in words, and the class that fits, if any."""
 

@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..agent.spec import KERNEL_LOG, JobSpec, NodeCheck, Output, SlurmStep, SpecError, StoreAccess
+from ..agent.spec import KERNEL_LOG, Backend, JobSpec, NodeCheck, Output, SlurmStep, SpecError, StoreAccess
 from ..rendezvous.admission import Admit
 from ..rendezvous.membership import Order
 from ..rendezvous.records import ROLE, StoreLoss
-from . import files, meeting, resuming, starting, values
+from . import files, meeting, resuming, site, starting, values
 from .argv import Split
 from .devices import nproc
 from .environment import Environment
@@ -83,7 +83,7 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
             ),
             runner=str(starting.RUNNER) if run_path else None,
             virtual_local_rank=given.on("virtual-local-rank"),
-            scrub_env=given.on("scrub-env"),
+            scrub_env=_scrub_env(given, env),
             run_id=run.id,
             new_run=given.text("rdzv-id") is None and env.slurm is None and where.most == 1 and where.embedded is None,
             script=split.script,
@@ -128,6 +128,7 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
             checkpoint_format=resuming.checkpoint_format(given),
             checkpoint_args=resuming.checkpoint_args(given),
             on_event=_on_event(given),
+            drain_command=site.command(where.drain),
             kernel_log=_kernel_log(given),
             node_check=_node_check(given),
             slurm=None if env.slurm is None else SlurmStep(env.slurm.job_id, env.slurm.step_id, env.slurm.restarts),
@@ -142,6 +143,7 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
     for name, path in (("log-dir", spec.log_dir), ("checkpoint-dir", spec.checkpoint_dir)):
         if path is not None:
             files.made(given.origin(name), path)
+    _say_forgetful(spec, env, notes)
     if not no_python:
         starting.say_interpreter(python, given, env, notes)
     return Built(spec, tuple(notes), plain_exit)
@@ -187,6 +189,24 @@ def _store_loss(given: Given) -> StoreLoss:
         return StoreLoss(text)
     except ValueError:
         raise UsageError(f"{given.origin('on-store-loss')} is {text!r}; give fence or hold") from None
+
+
+def _scrub_env(given: Given, env: Environment) -> bool:
+    """A Slurm task is one agent, and none of its ranks: what numbers the task would misname each of them."""
+    keep = given.on("no-scrub-env")
+    if keep and given.on("scrub-env"):
+        raise UsageError(f"{given.origin('scrub-env')} and {given.origin('no-scrub-env')} contradict; give one of them")
+    return not keep and (given.on("scrub-env") or env.slurm is not None)
+
+
+def _say_forgetful(spec: JobSpec, env: Environment, notes: list[str]) -> None:
+    """Say, on the first node of a Slurm job, that a requeue begins anew: nothing that stays knows what was paid."""
+    own = spec.backend is Backend.MEMORY or spec.embedded is not None
+    if own and spec.checkpoint_dir is None and env.slurm is not None and env.slurm.node == 0:
+        notes.append(
+            "a requeue begins anew, with round 1 and a whole budget: the store of this run ends with its Slurm job; "
+            "give --checkpoint-dir on a disk that stays, or an etcd service, and both go on"
+        )
 
 
 def _admit(given: Given) -> Admit:

@@ -326,7 +326,13 @@ FLAGS: tuple[Flag, ...] = (
         Group.SCRIPT,
         "Take out of the ranks' environment what makes libraries believe that MPI or srun has started them: PMI*, "
         "PMIX*, OMPI* and the like, and Slurm's task numbers (SLURM_PROCID, SLURM_NTASKS, ...); SLURM_JOB_ID and the "
-        "job's others stay. LOGLEVEL=DEBUG tells which.",
+        "job's others stay. LOGLEVEL=DEBUG tells which. Default where Slurm has started this command.",
+        ours=True,
+    ),
+    Flag(
+        "no-scrub-env",
+        Group.SCRIPT,
+        "Leave it all in the ranks' environment under Slurm, too: for programs that are to find srun's MPI.",
         ours=True,
     ),
     Flag(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..agent.spec import Backend, Embedded
-from . import files, values
+from . import files, site, values
 from .environment import Environment
 from .errors import UsageError
 from .given import Given, Setting
@@ -81,6 +81,7 @@ class Meeting(NamedTuple):
     embedded: Embedded | None = None
     place: int | None = None
     master: tuple[str, int] | None = None
+    drain: Setting | None = None  # the site's command for hosts in quarantine
 
 
 def choose(asked: Asked) -> Meeting:
@@ -171,7 +172,7 @@ def _service(asked: Asked, configured: Mapping[str, Setting]) -> Meeting:
     if not found:
         raise UsageError(f"{where.origin} is {where.text!r}; write HOST:PORT, several with commas between")
     access = {key: configured[key] for key in ("prefix", *_SERVICE) if key in configured}
-    return Meeting(Backend.ETCD, asked.least, asked.most, access, found)
+    return Meeting(Backend.ETCD, asked.least, asked.most, access, found, drain=configured.get(site.DRAIN))
 
 
 def _c10d(asked: Asked, own: _Own) -> Meeting:
@@ -261,7 +262,8 @@ def _embedded(
     program = None if binary is None else files.program(binary.origin, binary.text)
     embedded = Embedded(host, port, program, own.token, own.here, address)
     access = asked.settings(("prefix", *_SERVICE))
-    return Meeting(Backend.ETCD, asked.least, asked.most, access, ((host, port),), embedded)
+    drain = configured.get(site.DRAIN)
+    return Meeting(Backend.ETCD, asked.least, asked.most, access, ((host, port),), embedded, drain=drain)
 
 
 def _master(asked: Asked, least: int) -> tuple[str, int]:

@@ -144,6 +144,7 @@ SAMPLES = {
     "on-event": ("true --x", "http://h/x", lambda s: s.on_event[1:] or s.on_event, ("--x",), ("http://h/x",)),
 }
 OF_STATIC = ("node-rank", "master-addr", "master-port", "etcd-binary")
+UNDER_SLURM = ("no-scrub-env",)
 SWITCHES = {
     "standalone": lambda s: s.backend is Backend.MEMORY,
     "fresh": lambda s: s.fresh,
@@ -152,6 +153,7 @@ SWITCHES = {
     "run-path": lambda s: s.runner is not None,
     "virtual-local-rank": lambda s: s.virtual_local_rank,
     "scrub-env": lambda s: s.scrub_env,
+    "no-scrub-env": lambda s: not s.scrub_env,
 }
 
 
@@ -222,7 +224,7 @@ def test_one_time_by_its_two_names(command: Command) -> None:
 def test_a_switch_can_be_set_by_variable_and_not_unset(command: Command, name: str) -> None:
     variable, script = "PET_" + name.replace("-", "_").upper(), "true" if name == "no-python" else "t.py"
     read = SWITCHES[name]
-    base = {"PET_RDZV_BACKEND": "etcd"}
+    base = {"PET_RDZV_BACKEND": "etcd"} | ({"SLURM_JOB_ID": "7"} if name in UNDER_SLURM else {})
     assert read(command.spec(script, **base, **{variable: "1"})) is True
     assert read(command.spec(f"--{name} {script}", **base, **{variable: "0"})) is True
     if name != "no-python":
@@ -230,6 +232,18 @@ def test_a_switch_can_be_set_by_variable_and_not_unset(command: Command, name: s
         assert read(command.spec(script, **base, **{variable: ""})) is False
     command.started.clear()
     assert f"{variable} is 'true'; set it to 1 or 0" in command.refusal(script, **base, **{variable: "true"})
+
+
+def test_b55_the_environment_is_scrubbed_where_slurm_has_started_the_command(command: Command) -> None:
+    slurm = {"SLURM_JOB_ID": "812", "SLURM_STEP_ID": "0"}
+    assert command.spec("t.py", **slurm).scrub_env
+    assert not command.spec("--no-scrub-env t.py", **slurm).scrub_env
+    assert not command.spec("t.py").scrub_env
+    assert command.spec("--scrub-env t.py").scrub_env
+    command.started.clear()
+    says = "--scrub-env and --no-scrub-env contradict; give one of them"
+    assert says in command.refusal("--scrub-env --no-scrub-env t.py", **slurm)
+    assert "PET_NO_SCRUB_ENV contradict" in command.refusal("--scrub-env t.py", PET_NO_SCRUB_ENV="1")
 
 
 @pytest.mark.parametrize(
