@@ -14,7 +14,7 @@ import pytest
 from drills.job import COMMAND, ROOT
 from drills.lab import Host, Lab
 from drills.sight import until
-from drills.test_scenarios import CONF, check_gone, know
+from drills.test_scenarios import CONF, MEET, check_gone, know
 
 pytestmark = pytest.mark.drill
 
@@ -29,15 +29,17 @@ def name_pod(host: Host, index: int, *others: str) -> None:
     know(host, f"{host.address} train-{index}.{DOMAIN} train-{index}", *others)
 
 
-def start(lab: Lab, host: Host, index: int, name: str) -> tuple[subprocess.Popen[bytes], Path]:
-    """Start the command as the manifest does."""
+def start(
+    lab: Lab, host: Host, index: int, name: str, script: Path = STEADY, **more: str
+) -> tuple[subprocess.Popen[bytes], Path]:
+    """Start the command as the manifests do."""
     host.sh("mkdir -p -m 700 /run/user")
-    env = {"PATH": os.defpath, "HOME": "/run/user", "XDG_RUNTIME_DIR": "/run/user", "PYTHONPATH": str(ROOT)}
+    env = {"PATH": os.defpath, "HOME": "/run/user", "XDG_RUNTIME_DIR": "/run/user", "PYTHONPATH": str(ROOT), **more}
     env |= {"JOB_COMPLETION_INDEX": str(index), "PET_RDZV_ID": JOB, "PET_RDZV_CONF": CONF.replace("=10", "=60")}
-    argv = [str(COMMAND), "--nnodes", "2", "--max-restarts", "9", "--checkpoint-dir", str(lab.directory / "ckpt")]
-    argv += ["--log-dir", str(lab.directory / f"{name}-logs"), str(STEADY), str(lab.directory)]
+    argv = [str(COMMAND), "--max-restarts", "9", "--checkpoint-dir", str(lab.directory / "ckpt")]
+    argv += ["--log-dir", str(lab.directory / f"{name}-logs"), str(script), str(lab.directory)]
     output = lab.directory / f"{name}.out"
-    return host.spawn(argv, env, output)[0], output
+    return host.spawn(argv, env | {"PET_NNODES": "2"}, output)[0], output
 
 
 def wait_round(lab: Lab, number: int, *outputs: Path) -> None:
@@ -77,3 +79,20 @@ def test_pods_meet_at_pod_0_and_its_replacement_takes_its_place(lab: Lab) -> Non
     (lab.directory / "done").touch()
     assert [head.wait(40.0), other.wait(40.0)] == [0, 0], told.read_text() + said.read_text()
     check_gone(lab, [second, later])
+
+
+def test_pods_of_a_trainjob_meet_before_their_names_are_known(lab: Lab) -> None:
+    """Red when node 0 of Trainer's variables is found by its name, which DNS has a while after the pod is there."""
+    first, second = hosts = lab.host("a", "b")
+    head = "train-node-0-0.train"
+    started = []
+    for rank, host in enumerate(hosts):
+        name_pod(host, rank)
+        pet = {"PET_NODE_RANK": str(rank), "PET_MASTER_ADDR": head, "PET_MASTER_PORT": "29500"}
+        started.append(start(lab, host, rank, f"pod-{rank}", MEET, **pet))
+    until(lambda: head in started[1][1].read_text(), "node 1 looks for node 0")
+    until(lambda: "the store listens" in started[0][1].read_text(), "node 0 has the store")
+    for rank, host in enumerate(hosts):
+        name_pod(host, rank, f"{first.address} {head}")
+    assert [waiter.wait(60.0) for waiter, _ in started] == [0, 0], "".join(said.read_text() for _, said in started)
+    check_gone(lab, [first, second])
