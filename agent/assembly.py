@@ -60,7 +60,7 @@ def assemble(parts: Parts) -> Agent:
     spec, settings, log, place = parts.spec, parts.settings, parts.log, parts.place
 
     def crew(post: Callable[[words.Event], None]) -> Crew:
-        return Crew(spec, parts.seat, post, place)
+        return Crew(spec, parts.seat, post, place, parts.spared)
 
     async def judge(ask: Conclude) -> Concluded:
         from .counsel import Bench
@@ -91,7 +91,8 @@ def assemble(parts: Parts) -> Agent:
     def made_wards() -> Wards:
         from .wards import Wards
 
-        return Wards(parts.store, settings.keys, log.line)
+        earlier = None if spec.embedded is None or settings.kept.run is None else settings.kept.run.bars
+        return Wards(parts.store, settings.keys, log.line, earlier)
 
     async def vet(n: Round) -> words.Checked:
         from .blamed import Suspected, vet

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from .bounded_child import ChildTrouble, ask_child
 from .scontrol import ASK_S, PLAIN, Spare, Unknown, ask_job, run_scontrol
 from .slurm_job import SlurmJob
+from .slurm_watch import nodes_of
 from .spec import SlurmStep
 
 REQUEUE = 75  # the exit code that is worth one
@@ -43,11 +44,10 @@ async def end_job(step: SlurmStep, code: int, spare: Spare, say: Callable[[str],
     job = await ask_job(step.job_id, spare)
     if isinstance(job, Unknown) or not job.batch_host:
         return
-    nodes = await run_scontrol(("show", "hostnames", job.nodes), spare)
     steps = await run_scontrol(("-o", "show", "step", step.job_id), spare)
-    if isinstance(nodes, Unknown) or isinstance(steps, Unknown):
+    if isinstance(steps, Unknown):
         return
-    command = decide(step, code, Seen(job, frozenset(nodes.split()), frozenset(_STEP.findall(steps))))
+    command = decide(step, code, Seen(job, nodes_of(job), frozenset(_STEP.findall(steps))))
     if not command:
         return
     say(

@@ -106,6 +106,7 @@ class NodeState:
     why_ended: str = ""  # why the scheduler ends the job, in its words
     term_by: float = 0.0  # when ranks that still run are told to end, so that all is over in time; 0 = no limit known
     kill_by: float = 0.0  # … and killed
+    ends_at: float = 0.0  # when the scheduler kills
     told_of: Round = Round(0)  # the round whose ranks here have been told of a notice
     pending: frozenset[str] = frozenset()
     not_before: float = 0.0  # no write or read before this time: pause after an unknown outcome

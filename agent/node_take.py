@@ -134,8 +134,8 @@ def _limited(s: NodeState, event: Limited) -> Step:
     reserve = min(s.settings.reserve_s, event.left_s / 2)
     kill_by = event.at + event.left_s - reserve
     term_by = kill_by - min(s.settings.grace_s, (kill_by - event.at) / 2)
-    leave_by = min(s.leave_by, kill_by + reserve / 2)
-    return replace(s, term_by=term_by, kill_by=kill_by, leave_by=leave_by), told
+    leave_by, ends_at = min(s.leave_by, kill_by + reserve / 2), event.at + event.left_s
+    return replace(s, term_by=term_by, kill_by=kill_by, leave_by=leave_by, ends_at=ends_at), told
 
 
 def _again(s: NodeState, event: LeaveAsked) -> NodeState:

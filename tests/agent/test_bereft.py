@@ -56,7 +56,6 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     answers = (
         f'"-o show job 812") cat {tmp_path}/job;; "show config") ;; '
-        '"show hostnames node[2-3]") echo node2; echo node3;; '
         f'"-o show step 812") cat {tmp_path}/steps;; *) echo "${{0##*/}} $*" >> {said}; '
         f"if [ -e {tmp_path}/deny ]; then echo denied >&2; exit 1; fi;;"
     )
