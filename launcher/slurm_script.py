@@ -168,8 +168,8 @@ srun --no-kill --kill-on-bad-exit=0 --wait=0 --ntasks-per-node=1 \\
     remuster {command}
 code=$?
 
-# 75: the next start may go well, or goes on after the time limit. Where remuster could not ask for it by itself, for want
-# of scontrol in a container, it is done here. 2: wrong usage. 69: the nodes could not meet.
+# 75: the next start may go well, or goes on after the time limit. Where remuster could not ask for it by itself, for
+# want of scontrol in a container, it is done here. 2: wrong usage. 69: the nodes could not meet.
 # Other codes are the script's own, or 128 + the signal that ended it: a requeue would only repeat them.
 if [ "$code" -eq 75 ] && [[ $SECONDS -ge {short} || ${{SLURM_RESTART_COUNT:-0}} -lt {requeues} ]]; then
     scontrol requeue "$SLURM_JOB_ID" && exit 75
