@@ -162,6 +162,8 @@ def test_a_step_is_read() -> None:
         ({"SLURM_JOB_ID": "812"}, 1),
         (LEFT_OVER, 1),  # of the step in which sbatch was called, of another node and size
         (step(SLURMD_NODENAME="node9"), 3),  # of the same size
+        (step(SLURM_NNODES="4"), 4),  # on a node of it
+        (step(SLURM_NTASKS="6"), 3),
         (step(SLURM_STEP_ID="4294967290"), 3),  # the shell of salloc with use_interactive_step
         (step(SLURM_STEP_ID="4294967291"), 3),
         (step(SLURM_STEP_ID="x"), 3),
