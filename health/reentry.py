@@ -163,7 +163,7 @@ def _compared(one: _Rank, name: str) -> bool:
 
 
 def _band(one: _Rank, entry: Entry, name: str) -> tuple[float, float]:
-    """Return between what a value is as it was: at the same step, where that was said, else, but for rates, at the last."""
+    """Return between what a value is as it was: at the same step, where that was said, else at the last ones."""
     past, value, then = _finite(one.last, name), _value(entry, name), _replayed(one, entry, name)
     if name == "lr":
         return (-math.inf, math.inf) if then is None else (then - RATE * abs(then), then + RATE * abs(then))

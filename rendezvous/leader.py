@@ -18,6 +18,7 @@ from .closed_roster import awaited, reunite, way_out
 from .errors import BadRecord
 from .gate import after_close, after_verdict, aside, owing, unfit
 from .leader_admit import COMES_AND_GOES, admissible, admit, seen_in
+from .leader_reentry import proof_seen, prove, said_together
 from .leader_resume import settle
 from .leader_state import Decision, Leader, submit
 from .leader_words import (
@@ -30,6 +31,7 @@ from .leader_words import (
     Depose,
     Elected,
     Event,
+    ProofSeen,
     Resumed,
     Stamps,
     Tick,
@@ -71,6 +73,8 @@ def step(s: Leader, event: Event) -> Decision:
                 s = replace(s, barred=s.barred | {event.barred})
         case CheckpointSeen():
             s = replace(s, look=seen_in(s.look, event))
+        case ProofSeen():
+            s = replace(s, proof=proof_seen(s.proof, event))
         case Barred(hosts=hosts):
             s = replace(s, barred=hosts)
         case Resumed(round=n):
@@ -150,6 +154,8 @@ def _conclude(s: Leader, seen: Seen, roster: Roster, lost: tuple[NodeId, ...], d
         s.view.history(),
         s.stamps,
         why,
+        said_together(s, roster),
+        s.proof.step if s.proof is not None and s.proof.round == n else None,
     )
     return replace(s, asked=("judge", n)), (ask,)
 
@@ -172,7 +178,9 @@ def _running(s: Leader, seen: Seen, at: float) -> Decision:
         cause = Cause("lost", lost[0].node, lost[0].inc)
         return submit(s, seen, writes.lost(s.view.keys, s.own, s.token, seen, cause))
     if any(m.who not in finished for m in roster.members):
-        return (s, ()) if finished or seen.job.notice else admit(s, seen, roster, at)
+        s, proving = prove(s, seen, roster)
+        s, then = (s, ()) if finished or seen.job.notice else admit(s, seen, roster, at)
+        return s, (*proving, *then)
     if s.concluded is None or s.concluded.round != n or not s.concluded.done:
         return _conclude(s, seen, roster, (), done=True)
     c = s.concluded

@@ -11,6 +11,7 @@ from .asked import Asked
 from .gate import NOBODY, Blame
 from .membership import Order
 from .records import Job, NodeId, Outcome, ResumePoint, Roster, Round
+from .reentered import Reentered
 from .snapshot import Report
 from .store import Range, TxnResult, WatchBatch
 from .writes import Charge, Kind, Write
@@ -90,6 +91,14 @@ class CheckpointSeen(NamedTuple):
     step: int | None
 
 
+class ProofSeen(NamedTuple):
+    """Answer to Prove: the step of a newer checkpoint that has been verified; None = there is none yet."""
+
+    at: float
+    round: Round
+    step: int | None
+
+
 class Barred(NamedTuple):
     """The hosts that are in quarantine: their nodes are not chosen for a round."""
 
@@ -101,7 +110,7 @@ class Tick(NamedTuple):
     at: float
 
 
-Event = Elected | Changed | Concluded | Resumed | Wrote | CheckpointSeen | Barred | Tick
+Event = Elected | Changed | Concluded | Resumed | Wrote | CheckpointSeen | ProofSeen | Barred | Tick
 
 
 # --- actions --------------------------------------------------------------------------------------------------------
@@ -133,6 +142,8 @@ class Conclude(NamedTuple):
     history: tuple[tuple[Round, bytes], ...]
     stamps: Stamps
     reason: str
+    reentered: Reentered | None = None  # all members say that their ranks went on from where the round resumed
+    verified: int | None = None  # the step of the first newer checkpoint, which this leader has verified since
 
 
 class SelectResume(NamedTuple):
@@ -156,6 +167,19 @@ class AwaitCheckpoint(NamedTuple):
     reason: str
 
 
+class Prove(NamedTuple):
+    """Look for a checkpoint above step ``above`` and verify it, after ``before`` looks in vain."""
+
+    round: Round
+    attempt: int
+    world: int  # ranks of the round
+    above: int
+    said: Reentered
+    history: tuple[tuple[Round, bytes], ...]
+    before: int
+    reason: str
+
+
 class Wake(NamedTuple):
     """Send a Tick at ``at``, with the reason of the wait; the shell shows it when it changes."""
 
@@ -175,4 +199,4 @@ class Abandon(NamedTuple):
     reason: str
 
 
-Action = Submit | Conclude | SelectResume | AwaitCheckpoint | Wake | Depose | Abandon
+Action = Submit | Conclude | SelectResume | AwaitCheckpoint | Prove | Wake | Depose | Abandon

@@ -45,7 +45,7 @@ class Desk:
         return Ledger(self.spec, place, None, 100.0)
 
     async def record(self, n: int, **fields: Any) -> None:
-        value = {"round": n, "attempt": n - 1, "state": "recovered", **fields}
+        value = {"round": n, "attempt": n - 1, "state": "retried", **fields}
         await self.store.txn(Txn((), (Put(self.keys.attempt(Round(n)), json.dumps(value).encode()),)))
 
     def events(self) -> list[str]:
