@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from ..health import signatures, wire
 from ..health.evidence import Fenced, GuardianDied, NodeEvidence, Pace, RankExit, RoundEvidence, Told
@@ -32,7 +32,7 @@ from .files import FileThread
 from .judge import Allowance, Judgement, spending, weigh
 from .linux import boottime
 from .node_state import NodeState
-from .reentry import entry, steps
+from .reentry import entry, passed_over, steps
 from .spec import JobSpec
 from .wards import Suspect, Wards
 
@@ -103,6 +103,7 @@ class Bench:
             barred,
             blame,
             made.wait_s,
+            made.suspect,
         )
 
     async def _offend(self, ask: Conclude, made: Judgement) -> str:
@@ -321,11 +322,8 @@ def _resumed(
     step = found.get("step")
     path, fmt, verified = (str(found.get(name, "")) for name in ("path", "format", "verified"))
     point = ResumePoint(path, step if isinstance(step, int) else -1, fmt, verified)
-    pairs = found.get("refused")
-    passed = cast("list[list[object]]", pairs) if isinstance(pairs, list) else []
     wall = found.get("wall")
-    names = tuple((str(pair[0]), str(pair[1])) for pair in passed if len(pair) == 2)
-    return point, names, wall if isinstance(wall, float) else None
+    return point, passed_over(found), wall if isinstance(wall, float) else None
 
 
 def _newest_committed(directory: Path, run_id: str, history: tuple[tuple[int, int | None], ...], name: str) -> Newest:

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..rendezvous.leader_words import ProofSeen, Prove
 from .files import FileThread
 from .linux import boottime
-from .reentry import steps
+from .reentry import entry, passed_over, steps
 from .spec import JobSpec
 
 if TYPE_CHECKING:
     from ..checkpoint.examine import Seen
 
 NEWEST_S = 3.0  # for a look at names, sizes and markers
+NOT_NEW = "it was there before, and passed over"
 ELSEWHERE = "it is not the newest"
 
 
@@ -57,10 +58,17 @@ class Verifier(NamedTuple):
         from ..checkpoint.examine import Asked
         from ..checkpoint.resume import newest
 
+        chosen = next((entry(raw) for n, raw in ask.history if n == ask.round), {})
+        old = {name for name, _ in passed_over(chosen)}
+        asked = Asked(
+            self.spec.run_id,
+            steps(ask.history),
+            self.spec.checkpoint_format,
+            deep=False,
+            objection=lambda name: NOT_NEW if name in old else "",
+        )
         try:
-            found = newest(
-                directory, Asked(self.spec.run_id, steps(ask.history), self.spec.checkpoint_format, deep=False)
-            )
+            found = newest(directory, asked)
         except CheckpointError as error:
             raise OSError(str(error)) from error
         return found.name if found is not None and found.step is not None and found.step > ask.above else ""

@@ -49,6 +49,11 @@ def prove(s: Leader, seen: Seen, roster: Roster) -> Decision:
     return replace(s, proof=Proof(n, looks=looks)), (ask,)
 
 
+def recovered(s: Leader, n: Round) -> bool:
+    """Tell whether this leader has seen round ``n`` recover."""
+    return s.proof is not None and s.proof.round == n and s.proof.step is not None
+
+
 def proof_seen(proof: Proof | None, event: ProofSeen) -> Proof | None:
     """Take in what the shell found."""
     if proof is None or proof.round != event.round:

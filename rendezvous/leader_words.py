@@ -61,6 +61,7 @@ class Concluded(NamedTuple):
     barred: str = ""  # the host that was put in quarantine over it
     blame: Blame = NOBODY
     pause_s: int = 0  # before the next round begins to form
+    suspect: ResumePoint = ResumePoint()  # where the round had re-entered, if that is to be passed over from now on
 
 
 class Resumed(NamedTuple):
@@ -154,9 +155,10 @@ class SelectResume(NamedTuple):
     roster: Roster
     history: tuple[tuple[Round, bytes], ...]
     reason: str
-    against: tuple[tuple[str, str], ...] = ()  # checkpoints that other nodes cannot load, and why
+    against: tuple[tuple[str, str], ...] = ()  # checkpoints that are suspect, or other nodes cannot load, and why
     within: tuple[str, ...] | None = None  # if given, it must be one of these
     hints: tuple[tuple[str, int, NodeId], ...] = ()  # what others have, and was not seen: to be waited for a little
+    below: tuple[int, str] | None = None  # if given, its step must be below that, for the reason given
 
 
 class AwaitCheckpoint(NamedTuple):
