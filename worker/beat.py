@@ -16,6 +16,8 @@ STACK_BYTES = 128 << 10  # behind the slots, for each rank's stack: more than 10
 COUNT, STEP = 0, 1  # indices of 64-bit integers in a slot
 FIRST, LAST = 2, 3  # … and of 64-bit floats: seconds of CLOCK_BOOTTIME
 LONGEST = 4  # … and seconds between two beats, while the machine was awake
+SLEPT = 5  # … and seconds that it slept between beats
+ASLEEP_S = 1.0  # less than this between two clocks is no sleep: they are read one after the other
 MOST = (1 << 63) - 1
 
 
@@ -50,8 +52,12 @@ class Heart:
         integers, floats = self._integers, self._floats
         if not integers[COUNT]:
             floats[FIRST] = now
-        elif awake - self._awake > floats[LONGEST]:
-            floats[LONGEST] = awake - self._awake
+        else:
+            pause = awake - self._awake
+            if pause > floats[LONGEST]:  # noqa: PLR1730 - max() costs a call
+                floats[LONGEST] = pause
+            if now - floats[LAST] - pause > ASLEEP_S:
+                floats[SLEPT] += now - floats[LAST] - pause
         self._awake = awake
         integers[STEP] = step
         floats[LAST] = now

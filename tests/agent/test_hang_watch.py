@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -145,6 +146,55 @@ def test_ranks_that_say_no_steps(scene: Scene, programs: tuple[str, ...], idle: 
         else:
             await asyncio.sleep(1.9)  # nearly twice what is allowed
             assert not scene.posted
+        await watch.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("stopped_s", [3.0])
+def test_ranks_that_were_stopped_with_their_agent_are_not_taken_for_hung(scene: Scene, stopped_s: float) -> None:
+    """Red when only looks that are ten seconds late are noticed. The loop stands still as a stopped process does."""
+
+    async def story() -> None:
+        watch, rank, heart = scene.watch(2.0), scene.rank(), scene.heart(0)
+        watch.begin(Begun(Round(1), scene.began, (rank,)))
+        for step in range(10):
+            heart.beat(step)
+            await asyncio.sleep(0.05)
+        time.sleep(stopped_s)
+        await asyncio.sleep(0.3)  # the next step is not done at once
+        heart.beat(10)
+        assert not scene.posted
+        stopped = boottime()
+        await wait_for(scene.alarms)
+        assert 1.9 <= scene.alarms()[0].at - stopped <= 6.0
+        await watch.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make a time namespace")
+@pytest.mark.parametrize("away_s", [-5000, 5000])
+def test_steps_by_another_clock_are_no_steps(scene: Scene, away_s: int) -> None:
+    """Red when they are believed: behind, a rank is taken for hung at once; ahead, never."""
+    if away_s < 0 and boottime() < -away_s:
+        pytest.skip("this machine has not been up for long enough")
+    program = "import sys, time, remuster; remuster.heartbeat(3); print(flush=True); time.sleep(600)"
+    env = {**os.environ, "REMUSTER_BEATS": scene.page.address(0), "REMUSTER_ROUND": "1"}
+    inside = ["unshare", "--time", "--boottime", str(away_s), "--fork", "--kill-child", sys.executable, "-c", program]
+
+    async def story() -> None:
+        watch, rank = scene.watch(None), scene.rank()
+        with subprocess.Popen(inside, env=env, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline()
+            assert abs(scene.page.read()[0].last_s - boottime() - away_s) < 60
+            watch.begin(Begun(Round(1), scene.began, (rank,)))
+            await asyncio.sleep(0.3)
+            await watch.inspect()
+            assert await watch.facts() == ()
+            process.kill()
+        assert not scene.posted
         await watch.close()
 
     asyncio.run(story())
