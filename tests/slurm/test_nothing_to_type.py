@@ -73,6 +73,16 @@ def test_srun_needs_nothing_else(cluster: Cluster) -> None:
     assert said.count("this node stood by as a spare and ran nothing") == 1
 
 
+def test_from_a_login_node(cluster: Cluster) -> None:
+    """Without a batch script: srun by itself, and in an allocation of salloc's."""
+    line = f"srun --ntasks-per-node=1 --gpus-per-node=2 remuster {tell(cluster)}"
+    for command in (f"{line.replace('srun', 'srun -N2', 1)} 2>&1", f"salloc -N2 --gpus-per-node=2 {line} 2>&1"):
+        said = cluster.sh(command)
+        (run,) = set(re.findall(r"run_id=(\S+)", said))
+        assert re.fullmatch(r"[0-9]+\.0", run)
+        assert [line[:2] for line in World(said, run).ranks] == [[str(rank), "4"] for rank in range(4)]
+
+
 def test_nodes_with_unequal_gpus(new_cluster: Callable[[Setup], Cluster]) -> None:
     cluster = new_cluster(Setup(nodes=3, gpus=(1, 3, 2)))
     file = tell(cluster)
