@@ -15,6 +15,7 @@ from .digest import OVERDUE
 from .errors import GaveUp
 from .examine import Asked, Look, Seen, examine
 from .names import Candidate, shown
+from .partners import partners
 from .patience import Patience
 from .scan import scan
 
@@ -74,6 +75,7 @@ def looks(directory: Path, asked: Asked, patience: Patience | None = None, seen:
         yield Look(str(directory), format_, words="it is itself a checkpoint: give the directory that holds it")
         return
     framework = ""  # whose checkpoints lie there
+    loose, known = partners(listing.candidates), {one.name: one for one in listing.candidates}
     for candidate in listing.candidates:
         if asked.give_up():
             raise GaveUp(OVERDUE)
@@ -85,6 +87,12 @@ def looks(directory: Path, asked: Asked, patience: Patience | None = None, seen:
             framework = framework or look.format
         elif look.whole and framework and candidate.order < 0:
             look = look._replace(whole=None, words=f"{look.words}, but without a step, beside {framework} checkpoints")
+        elif look.whole and (reason := loose.lacking(candidate)):
+            look = look._replace(whole=False, words=reason)
+        elif look.whole:
+            others = (examine(directory, known[name], asked, Patience(()), seen) for name in loose.of(candidate))
+            if wrong := next((other for other in others if not other.whole), None):
+                look = look._replace(whole=False, words=f"{shown(wrong.name)!a}, which belongs to it: {wrong.words}")
         yield look
 
 

@@ -14,7 +14,7 @@ from collections.abc import Collection
 from typing import cast
 
 from . import safetensors
-from .finding import Finding, Question, Torn, Whole
+from .finding import Finding, Question, Torn, Whole, missing
 from .folder import Folder
 from .inert_pickle import Inert
 from .torch_zip import STEP_KEYS, contents, judge_files, step_of
@@ -60,7 +60,9 @@ def _judged(folder: Folder, question: Question) -> Finding:
     indices = {path: found for path in sorted(folder.files) if (found := INDEX.fullmatch(path))}
     parts = {"optimizer" if found[2] == "pytorch_optim" else "model" for found in indices.values()}
     if absent := sorted({"model", "optimizer"} - parts):
-        return Torn(f"the index of the {' and the '.join(absent)} is missing: the save did not come to its end")
+        return Torn(
+            f"the index of the {' and the '.join(absent)} (*.index.json) is missing: the save did not come to its end"
+        )
     if left := next((path for path in folder.files if STAGES in path.split("/")), ""):
         return Torn(f"{left!a} is there: the indices of the pipeline's stages were not joined yet")
     need: dict[str, set[str]] = {}
@@ -68,7 +70,7 @@ def _judged(folder: Folder, question: Question) -> Finding:
         for key, file in _named(folder, index).items():
             need.setdefault(f"{found[1]}/{file}", set()).add(key)
     if lacking := tuple(sorted({STATES, *need} - folder.files.keys())):
-        return Torn(f"{lacking[0]!a} is missing" + (f", and {len(lacking) - 1} more" if lacking[1:] else ""), lacking)
+        return Torn(missing(lacking), lacking)
     states = _json(folder, STATES)
     if step_of(states, (*STEP_KEYS, "epoch")) is None:
         return Torn(f"{STATES!a} says neither step nor epoch")

@@ -35,6 +35,17 @@ class Unknown:
 
 
 Finding = Whole | Torn | Unknown
+NAMED = 5  # files in a reason
+
+
+def missing(paths: Collection[str]) -> str:
+    """Say which files are missing, the first of them by name."""
+    first = [ascii(path) for path in sorted(paths)]
+    if len(first) == 1:
+        return f"{first[0]} is missing"
+    shown, more = first[:NAMED], len(first) - NAMED
+    last = f"{more} more" if more > 0 else shown.pop()
+    return f"{', '.join(shown)} and {last} are missing"
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ class Transformers:
         """See Format."""
         files = folder.files
         engines = {match[1] for file in files if (match := ENGINE.match(file))}
-        sharded = {match[1] for file in files if (match := FSDP.match(file))}
+        sharded = {match[1] for file in files if (match := FSDP.match(file))} | dcp.beside(files)
         ranks = _ranks(folder, question)
         weights = weights_in(folder)
         if STATE in files and not engines and not sharded and not ranks.paths and not _holds_optimizer(files):
