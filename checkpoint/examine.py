@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Seen = dict[tuple[str, str, "int | None"], tuple[object, "Whole | None"]]
 
 OWN = "manifest"
+LOOSE = "torch"  # the format of single files, which lie beside other things
 UNFINISHED = "its name says that its save did not come to its end, or that it was set aside"
 
 
@@ -61,6 +62,7 @@ class Look(NamedTuple):
     round: int = 0  # in which it was published, if by this run
     save_ms: int | None = None
     unfinished: bool = False  # by its name
+    counted: bool = False  # ``world`` is how many ranks left a file: there may have been more
 
 
 def examine(directory: Path, candidate: Candidate, asked: Asked, patience: Patience, seen: Seen) -> Look:
@@ -136,7 +138,7 @@ def _others(directory: Path, candidate: Candidate, asked: Asked, patience: Patie
         step = candidate.step if finding.step is None else finding.step
         if step is not None and not 0 <= step < 10**MOST_DIGITS:
             return look._replace(words=f"the step that it says is none: it is below 0 or has over {MOST_DIGITS} digits")
-        return look._replace(whole=True, step=step, words=finding.how, world=finding.world)
+        return look._replace(whole=True, step=step, words=finding.how, world=finding.world, counted=finding.counted)
     if isinstance(finding, Torn):
         return look._replace(whole=False, words=finding.reason, lacking=finding.lacking)
     return look._replace(words=finding.reason)

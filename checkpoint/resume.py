@@ -11,15 +11,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from .beside import Beside
 from .digest import OVERDUE
 from .errors import GaveUp
-from .examine import Asked, Look, Seen, examine
+from .examine import LOOSE, Asked, Look, Seen, examine
 from .names import Candidate, shown
-from .partners import partners
 from .patience import Patience
 from .scan import scan
-
-LOOSE = "torch"  # the format of single files, which lie beside other things
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,26 +72,14 @@ def looks(directory: Path, asked: Asked, patience: Patience | None = None, seen:
     if format_ := _itself(directory, listing.candidates):
         yield Look(str(directory), format_, words="it is itself a checkpoint: give the directory that holds it")
         return
-    framework = ""  # whose checkpoints lie there
-    loose, known = partners(listing.candidates), {one.name: one for one in listing.candidates}
-    for candidate in listing.candidates:
+    beside = Beside(directory, listing.candidates, asked, seen)
+    for at, candidate in enumerate(listing.candidates):
         if asked.give_up():
             raise GaveUp(OVERDUE)
         if reason := asked.objection(candidate.name):
             yield Look(candidate.name, words=reason, step=candidate.step)
             continue
-        look = examine(directory, candidate, asked, patience, seen)
-        if look.format != LOOSE:
-            framework = framework or look.format
-        elif look.whole and framework and candidate.order < 0:
-            look = look._replace(whole=None, words=f"{look.words}, but without a step, beside {framework} checkpoints")
-        elif look.whole and (reason := loose.lacking(candidate)):
-            look = look._replace(whole=False, words=reason)
-        elif look.whole:
-            others = (examine(directory, known[name], asked, Patience(()), seen) for name in loose.of(candidate))
-            if wrong := next((other for other in others if not other.whole), None):
-                look = look._replace(whole=False, words=f"{shown(wrong.name)!a}, which belongs to it: {wrong.words}")
-        yield look
+        yield beside.compared(at, examine(directory, candidate, asked, patience, seen))
 
 
 def _itself(directory: Path, candidates: Iterable[Candidate]) -> str:

@@ -80,7 +80,7 @@ class Accelerate:
             return wrong
         count = len(ranks.paths)
         how = f"model, optimizer and the random states of {count} rank{'s' * (count > 1)}, {looked}"
-        return Whole(how + (f"; {UNRECORDED}" if question.world is None else ""), world=count)
+        return Whole(how + (f"; {UNRECORDED}" if question.world is None else ""), world=count, counted=True)
 
 
 def _gaps(files: Collection[str]) -> set[str]:

@@ -17,6 +17,7 @@ class Whole:
     how: str  # how that is known, for people: "COMMITTED and sha256 of 4 files"
     step: int | None = None  # as the content has it; None: it has none, and the name must do
     world: int | None = None  # ranks that wrote it; None: not recorded
+    counted: bool = False  # it is how many ranks left a file; there may have been more
 
 
 @dataclass(frozen=True, slots=True)

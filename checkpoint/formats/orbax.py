@@ -35,7 +35,7 @@ class Orbax:
     name = "orbax"
     unseen = (
         "bytes of arrays changed in place, or exchanged between pieces of one length; arrays that are kept outside "
-        "the B+tree (use_ocdbt=False); the part of an index beyond 4 MiB; JSON items beyond being there; _sharding gone"
+        "the B+tree (use_ocdbt=False); the part of an index beyond 4 MiB; _sharding gone"
     )
 
     def claims(self, name: str, files: Collection[str]) -> bool:

@@ -78,7 +78,7 @@ class Transformers:
         count = len(ranks.paths)
         how = f"{STATE}, model, optimizer and the random states of {count} rank{'s' * (count > 1)}, {looked}"
         how += f"; {UNRECORDED}" if question.world is None else ""
-        return Whole(how, step=state.step if isinstance(state, Whole) else None, world=count)
+        return Whole(how, step=state.step if isinstance(state, Whole) else None, world=count, counted=True)
 
 
 def _holds_optimizer(files: Collection[str]) -> bool:
