@@ -22,6 +22,7 @@ from .names import Candidate, candidate, is_spare
 from .patience import Patience
 
 POINTERS = (LATEST, "latest", "latest_checkpointed_iteration.txt")
+MARKERS = ("-unfinished", ".unfinished")  # ends of one length
 _MAX_HINT_BYTES = 4096
 Found = tuple[int, bool, str, Candidate, "os.DirEntry[str]"]  # as they are ordered
 
@@ -55,12 +56,15 @@ def scan(directory: Path, patience: Patience) -> Listing:
 def _list(directory: Path) -> tuple[tuple[Candidate, ...], tuple[str, ...]]:
     """Return candidates, and which pointer files there are."""
     found: list[Found] = []
+    marked: set[str] = set()  # what a marker file beside it calls unfinished, as NeMo's do
     pointers: list[str] = []
     try:
         with os.scandir(directory) as entries:
             for entry in entries:
                 if entry.name in POINTERS:
                     pointers.append(entry.name)
+                elif entry.name.endswith(MARKERS) and _is_file(entry):
+                    marked.add(entry.name[: -len(MARKERS[0])])
                 elif (item := candidate(entry.name, _is_file(entry))) and not (item.order < 0 and _repeats(entry)):
                     found.append((item.order, not item.unfinished, item.name, item, entry))
     except FileNotFoundError:
@@ -70,11 +74,18 @@ def _list(directory: Path) -> tuple[tuple[Candidate, ...], tuple[str, ...]]:
             f"the checkpoint directory {str(directory)!a} cannot be listed: {e.strerror}; "
             "mount or repair it: starting without it could throw the job's progress away"
         ) from e
+    if marked:
+        found = [_marked(one) if marked & {one[2], one[2].removesuffix(".ckpt")} else one for one in found]
     found.sort(reverse=True)
     ordered = tuple(item for _, alike in groupby(found, lambda one: one[:2]) for item in _newest_first(alike))
     if not found or found[0][0] < 0 or found[-1][0] >= 0:
         return ordered, tuple(pointers)
     return _placed(directory, ordered), tuple(pointers)
+
+
+def _marked(one: Found) -> Found:
+    order, _, name, item, entry = one
+    return order, False, name, item._replace(unfinished=True), entry
 
 
 def _newest_first(alike: Iterable[Found]) -> tuple[Candidate, ...]:

@@ -607,7 +607,37 @@ def _safe_model_torn(s: Path) -> None:
     half(s / "model/model-00001-of-00002.safetensors")
 
 
+def asynchronous(s: Path) -> Path:
+    """With use_async=True: all shards in safetensors."""
+    safe_model(s)
+    (s / "optimizer/pytorch_optim-00001.bin").unlink()
+    (s / "optimizer/pytorch_optim.bin.index.json").unlink()
+    safetensors_file(s / "optimizer/optimizer-00001.safetensors", ("state.0.exp_avg", "state.1.exp_avg"))
+    index = {
+        "metadata": {"param_groups": "pytorch_optim_group.bin"},
+        "weight_map": dict.fromkeys("01", "optimizer-00001.safetensors"),
+    }
+    (s / "optimizer/optimizer.safetensors.index.json").write_text(json.dumps(index))
+    return s
+
+
 COLOSSAL_CASES = [
+    Case("colossalai asynchronous", lambda d: asynchronous(booster(d)), {"step-10": "whole"}, 10),
+    colossal_torn(
+        "asynchronous, optimizer cut",
+        "torn:optimizer-00001.safetensors",
+        lambda s: half(asynchronous(s) / "optimizer/optimizer-00001.safetensors"),
+    ),
+    colossal_torn(
+        "asynchronous, optimizer lacking",
+        "torn:optimizer-00001.safetensors",
+        lambda s: (asynchronous(s) / "optimizer/optimizer-00001.safetensors").unlink(),
+    ),
+    colossal_torn(
+        "asynchronous, groups lacking",
+        "torn:pytorch_optim_group.bin",
+        lambda s: (asynchronous(s) / "optimizer/pytorch_optim_group.bin").unlink(),
+    ),
     colossal_torn("running states lacking", "torn:running_states.json", lambda s: (s / "running_states.json").unlink()),
     colossal_torn(
         "running states empty", "torn:running_states.json", lambda s: (s / "running_states.json").write_bytes(b"")

@@ -31,6 +31,14 @@ def orbax_older(s: Path) -> None:
     (s / "_CHECKPOINT_METADATA").write_text('{"init_timestamp_nsecs": 1, "commit_timestamp_nsecs": 2}')
 
 
+def orbax_early(s: Path) -> None:
+    """Without what versions of 2024 did not write."""
+    orbax_older(s)
+    shutil.rmtree(s / "default/array_metadatas")
+    for path in ("default/_sharding", "commit_success.txt", "default/commit_success.txt"):
+        (s / path).unlink()
+
+
 def orbax_items(s: Path) -> None:
     """A state and a JSON item, as with Composite arguments."""
     (s / "default").rename(s / "state")
@@ -124,6 +132,7 @@ ORBAX_CASES = [
     orbax_torn(
         "JSON item empty", "torn:metadata", lambda s: (orbax_items(s), (s / "metadata/metadata").write_bytes(b""))
     ),
+    Case("orbax before array_metadatas", lambda d: orbax_early(orbax(d)), {"10": "whole"}, 10),
     Case(
         "orbax foreign and the manager's own",
         lambda d: (
@@ -556,6 +565,22 @@ MIXED_CASES = [
             "core.1234": "no entry",
         },
         5,
+    ),
+    Case(
+        "a marker that calls it unfinished",
+        lambda d: (copy(DCP, d / "step-5"), copy(DCP, d / "step-10"), (d / "step-10-unfinished").write_bytes(b"")),
+        {"step-5": "whole", "step-10": "torn"},
+        5,
+    ),
+    Case(
+        "a marker that calls a file unfinished",
+        lambda d: (
+            copy("lightning/complete/epoch=0-step=5.ckpt", d / "last.ckpt"),
+            copy(DCP, d / "step-4"),
+            (d / "last-unfinished").write_bytes(b""),
+        ),
+        {"step-4": "whole", "last.ckpt": "torn"},
+        4,
     ),
     Case(
         "older copies beside",
