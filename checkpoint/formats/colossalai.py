@@ -83,6 +83,8 @@ def _judged(folder: Folder, question: Question) -> Finding:
         return how
     headed = [path for path in need if path.endswith(".safetensors")]
     for path in headed:
+        if wrong := safetensors.wrong_with(folder, path, question):
+            return Torn(wrong)
         try:
             held = safetensors.tensors(folder, path)
             # states of the optimizer are indexed by parameter, but kept by names made of its number and theirs

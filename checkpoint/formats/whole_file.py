@@ -18,7 +18,7 @@ LARGEST_JSON = 256 << 20
 def wrong_with(folder: Folder, path: str, question: Question) -> str:
     """Say what is wrong with one file, or "": nothing, or its kind shows nothing."""
     if path.endswith(".safetensors"):
-        return safetensors.wrong_with(folder, path)
+        return safetensors.wrong_with(folder, path, question)
     if path.endswith(TORCH):
         return torch_zip.wrong_with(folder, path, question)
     if path.endswith(".json"):

@@ -299,6 +299,8 @@ TRAINER_CASES = [
     hf_torn("optimizer's tail zeros", "torn:optimizer.pt", lambda s: zero(s / "optimizer.pt", 300)),
     hf_torn("scheduler lacking", "torn:scheduler.pt", lambda s: (s / "scheduler.pt").unlink()),
     hf_torn("model cut", "torn:model.safetensors", lambda s: half(s / "model.safetensors")),
+    hf_torn("model's second half zeros", "torn:model.safetensors", lambda s: zero(s / "model.safetensors", 12000)),
+    hf_torn("model's tensors all zeros", "torn:zeros only", lambda s: zero(s / "model.safetensors", 23488)),
     hf_torn("model lacking", "torn:model", lambda s: (s / "model.safetensors").unlink()),
     hf_torn(
         "only a model",
