@@ -96,6 +96,12 @@ ORBAX_CASES = [
     orbax_torn(
         "data empty", "torn:ocdbt.process_1", lambda s: first(s, "default/ocdbt.process_1/d/*").write_bytes(b"")
     ),
+    orbax_torn("data zeros", "torn:ocdbt.process_1/d/", lambda s: zero(first(s, "default/ocdbt.process_1/d/*"))),
+    orbax_torn(
+        "data's second half zeros",
+        "torn:ocdbt.process_0/d/",
+        lambda s: zero(first(s, "default/ocdbt.process_0/d/*"), 9000),
+    ),
     orbax_torn("index zeros", "torn:default/d/", lambda s: zero(first(s, "default/d/*"))),
     orbax_torn(
         "a process's array metadata lacking",
