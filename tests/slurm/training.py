@@ -55,6 +55,18 @@ class Training:
         """Wait until ``n`` checkpoints are whole."""
         until(lambda: len(list((self.out / "checkpoints").glob("step-*/manifest.json"))) >= n, "a checkpoint")
 
+    def wait_agents(self, count: int) -> None:
+        """Wait until so many agents have seen a round run, in it or standing by."""
+        logs = self.out / "logs"
+        until(
+            lambda: sum('"running"' in f.read_text() for f in logs.glob("*/events.jsonl")) >= count,
+            f"{count} agents have joined",
+        )
+
+    def begun(self, n: int) -> int:
+        """Return at which step round ``n`` began."""
+        return int((self.out / f"round-{n}").read_text())
+
     def wait_step(self, n: int) -> None:
         until(lambda: any(sign.step >= n for sign in self.steps.read()), f"step {n}")
 
