@@ -17,7 +17,7 @@ from slurm.cluster import ROOT, Cluster
 SCRIPT = Path(__file__).with_name("train.py")
 LEASE_S = 6  # the least that a kill bound of 2 s allows
 KEEP = "--no-kill --kill-on-bad-exit=0"  # of srun: a node that is lost or ends does not take the others with it
-CONF = f"lease_ttl={LEASE_S},kill_bound=2,last_call_timeout=3"
+CONF = f"lease_ttl={LEASE_S},kill_bound=2"
 
 
 class Training:
