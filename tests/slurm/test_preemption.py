@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 from drills.sight import boottime, until
 from slurm.cluster import Cluster, Setup
-from slurm.test_time_limit import ENDS, GOES_ON, VERIFIED
-from slurm.training import C10D, KEEP, Training
+from slurm.training import C10D, ENDS, GOES_ON, KEEP, VERIFIED, Training
 
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(240)]
 
