@@ -60,7 +60,7 @@ def assemble(parts: Parts) -> Agent:
     spec, settings, log, place = parts.spec, parts.settings, parts.log, parts.place
 
     def crew(post: Callable[[words.Event], None]) -> Crew:
-        return Crew(spec, parts.seat, post, place)
+        return Crew(spec, parts.seat, post, place, parts.spared)
 
     async def judge(ask: Conclude) -> Concluded:
         from .counsel import Bench

@@ -20,6 +20,7 @@ from ..rendezvous.records import Incarnation, Job, Phase, Round
 from . import gpu_start
 from . import guardian_events as said
 from . import node_words as words
+from .aside import Spared
 from .beats import Beats
 from .files import FileThread
 from .guardian_link import GuardianLink, OrderTooLarge, RankOrder
@@ -55,8 +56,11 @@ class Place(NamedTuple):
 class Crew:
     """One node's ranks. ``post`` takes the events of the node machine."""
 
-    def __init__(self, spec: JobSpec, seat: Seat, post: Callable[[words.Event], None], place: Place) -> None:
+    def __init__(
+        self, spec: JobSpec, seat: Seat, post: Callable[[words.Event], None], place: Place, spared: Spared
+    ) -> None:
         self._spec = spec
+        self._spared = spared
         self._run_dir, self._files, _, self._line = place.shown
         self._gloo = place.gloo
         self._defaults: dict[str, str] = {}  # of the ranks' environment, where nobody sets them
@@ -343,7 +347,8 @@ class Crew:
         from .source_list import Around, makers
 
         gpus, self._gpus = self._gpus, None
-        return makers(Around(self._spec, self._environ, self._post, lambda: self._beats, gpus))
+        spare = self._spared.by("sources")
+        return makers(Around(self._spec, self._environ, self._post, lambda: self._beats, gpus, spare))
 
     def _left_over(self, n: Round, survivors: tuple[int, ...], at: float) -> None:
         if survivors:

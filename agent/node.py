@@ -182,8 +182,8 @@ def _leave(s: NodeState, at: float, out: list[Action]) -> NodeState:
         return s  # first S(n), then this
     alone = s.job is not None and s.job.job.max_nodes == 1  # nobody goes on with it
     code = 128 + s.leaving.signal if s.leaving.signal else UNKNOWN if alone else 0
-    # Worth a requeue: the scheduler had said that it would stop the job, or has no place for it here.
-    code = UNKNOWN if noticed(s) or s.leaving.why else code
+    # Worth a requeue: the scheduler had said that it would stop the job.
+    code = UNKNOWN if noticed(s) else code
     why = f"this node leaves: {s.leaving.why}" if s.leaving.why else ""
     out.append(Exit(code, why or f"this node was asked to leave{_by(s.leaving.signal)}{why_left(s)}", True))
     return replace(s, exiting=True)

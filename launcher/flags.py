@@ -48,14 +48,14 @@ FLAGS: tuple[Flag, ...] = (
         "nnodes",
         Group.NODES,
         "How many nodes the job runs on. With MIN:MAX it starts with MIN nodes and takes up to MAX; more stand by as "
-        "spares. Default 1.",
+        "spares. Default 1; under srun the step's nodes.",
         metavar="N|MIN:MAX",
     ),
     Flag(
         "nproc-per-node",
         Group.NODES,
         "Ranks on this node: a number, gpu (one per visible GPU), cpu (one per core), or auto (gpu if there are any, "
-        "else cpu). Default 1.",
+        "else cpu). Default 1; under srun the GPUs that Slurm gives.",
         metavar="N|auto|gpu|cpu",
     ),
     Flag(
@@ -103,7 +103,7 @@ FLAGS: tuple[Flag, ...] = (
         Group.MEETING,
         "How several nodes meet. c10d and static need no service: an etcd of the job's own runs on one of the nodes. "
         "etcd is a service (v3; etcd-v2 and etcd-v3 mean the same). Default: the service that a configuration names, "
-        "else static.",
+        "else static; under srun c10d on the step's first node.",
         metavar="c10d|static|etcd",
     ),
     Flag(
@@ -116,8 +116,8 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "rdzv-id",
         Group.MEETING,
-        "Name of the run, the same on all nodes. Default: the batch job's, else a new name each time; several nodes "
-        "that meet at a service must have one.",
+        "Name of the run, the same on all nodes. Default: the batch job's (under srun job and step), else a new name "
+        "each time; several nodes that meet at a service must have one.",
         metavar="ID",
     ),
     Flag(

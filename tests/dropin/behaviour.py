@@ -82,9 +82,16 @@ COMMAND_LINE = (
         "tests/process/test_minder.py::test_it_stays_for_nodes_elsewhere_and_ends_after_the_last",
     ),
     Behaviour(
+        "`srun` without a flag that says how nodes meet",
+        "each task is a job of its own, of one rank",
+        "one job of all nodes of the step, with a rank for each GPU; refused with more than one task on a node",
+        "Slurm has said it all; `--standalone` is a job on each node",
+        "tests/launcher/test_slurm.py::test_srun_needs_no_flag",
+    ),
+    Behaviour(
         "no `--rdzv-id`",
         "`none`, for every job: two on one store merge",
-        "a new name for each run, or the Slurm job's; several nodes that meet at a service must be given one",
+        "a new name for each run, or Slurm's job and step; several nodes that meet at a service must be given one",
         "two jobs must never meet",
         "tests/command/test_scenarios.py::test_b07_two_jobs_without_an_id_never_meet",
     ),

@@ -100,9 +100,10 @@ class BatchJob:
         """Return what lives of it on all nodes that are up: whatever is neither Slurm's own daemon nor munge's."""
         return [p for name in self._cluster.nodes for p in self._cluster.processes(name)]
 
-    def ours(self) -> list[Process]:
-        """Return what lives of it that Slurm has no name for: agents, their store, ranks."""
-        return [p for p in self.processes() if not p.title.startswith(("slurmstepd", "srun ", "/bin/bash "))]
+    def ours(self, node: str = "") -> list[Process]:
+        """Return what lives of it, on one node or all, that Slurm has no name for: agents, their store, ranks."""
+        found = self._cluster.processes(node) if node else self.processes()
+        return [p for p in found if not p.title.startswith(("slurmstepd", "srun ", "/bin/bash "))]
 
 
 class Cluster:

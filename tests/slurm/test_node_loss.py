@@ -8,7 +8,7 @@ import pytest
 from drills.etcd import Etcd
 from drills.sight import until
 from slurm.cluster import Cluster, Setup
-from slurm.training import C10D, KEEP, Training
+from slurm.training import KEEP, Training
 
 pytestmark = pytest.mark.drill
 
@@ -17,7 +17,7 @@ ALL = {"node1", "node2", "node3", "node4"}
 
 def test_a_spare_takes_the_place_of_a_node_that_lost_power(cluster: Cluster) -> None:
     training = Training(cluster, 100)
-    line = training.remuster(f"{C10D} --nnodes 3")
+    line = training.remuster("--nnodes 3")
     job = cluster.sbatch(f"srun {KEEP} {line}", "-N4", "--no-kill", "--requeue")
     members = training.wait_round(1, 3)
     training.wait_saved(2)
@@ -34,7 +34,7 @@ def test_a_spare_takes_the_place_of_a_node_that_lost_power(cluster: Cluster) -> 
 def test_the_job_shrinks_where_there_is_no_spare(new_cluster: Callable[[Setup], Cluster]) -> None:
     cluster = new_cluster(Setup(nodes=3))
     training = Training(cluster, 100)
-    line = training.remuster(f"{C10D} --nnodes 2:3")
+    line = training.remuster("--nnodes 2:3")
     job = cluster.sbatch(f"srun {KEEP} {line}", "-N3", "--no-kill", "--requeue")
     training.wait_round(1, 3)
     training.wait_saved(2)
@@ -52,7 +52,7 @@ def test_the_first_node_of_the_job_is_lost(cluster: Cluster) -> None:
     """
     etcd = Etcd(cluster.lab, cluster.lab.host("e1"))
     training = Training(cluster, 100)
-    line = training.remuster(f"--rdzv-backend etcd --rdzv-endpoint {etcd.endpoint} --rdzv-id run --nnodes 3")
+    line = training.remuster(f"--rdzv-backend etcd --rdzv-endpoint {etcd.endpoint} --nnodes 3")
     job = cluster.sbatch(f"srun {KEEP} {line}", "-N4", "--no-kill", "--requeue")
     training.wait_round(1, 3)
     training.wait_saved(2)

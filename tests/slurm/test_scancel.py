@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from drills.sight import until
 from slurm.cluster import BatchJob, Cluster
-from slurm.training import C10D, KEEP, Training
+from slurm.training import KEEP, Training
 
 pytestmark = pytest.mark.drill
 
@@ -15,7 +15,8 @@ STORE_S = 30.0  # 2 leases, and more, in which a store waits for agents that wer
 def started(cluster: Cluster) -> tuple[Training, BatchJob]:
     """Return a training with a spare node that has published, and its job; its batch script outlives SIGTERM."""
     training = Training(cluster, 100_000)
-    script = f"trap '' TERM; srun {KEEP} {training.remuster(f'{C10D} --nnodes 3')}; echo srun ended with $?"
+    line = training.remuster("--nnodes 3")
+    script = f"trap '' TERM; srun {KEEP} {line}; echo srun ended with $?"
     job = cluster.sbatch(script, "-N4", "--no-kill", "--requeue")
     training.wait_round(1, 3)
     training.wait_saved()

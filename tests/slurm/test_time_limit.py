@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from drills.sight import until
 from slurm.cluster import BatchJob, Cluster, Setup
-from slurm.training import C10D, ENDS, GOES_ON, KEEP, VERIFIED, Training
+from slurm.training import ENDS, GOES_ON, KEEP, VERIFIED, Training
 
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(420)]
 
@@ -28,7 +28,7 @@ def test_what_is_warned_saves_is_requeued_and_goes_on_twice(new_cluster: Callabl
     """Ranks that look at ``stop_requested()`` leave by themselves: no step is done twice."""
     cluster = new_cluster(Setup(nodes=2, kill_wait_s=20))
     training = Training(cluster, 700, 150)
-    line = training.remuster(f"{C10D} --nnodes 2", "--requeue")
+    line = training.remuster("--nnodes 2", "--requeue")
     job = cluster.sbatch(f"srun {KEEP} {line}", "-N2", "--no-kill", "--requeue", "--time=1", "--signal=USR1@5")
     came_back(job, 1)
     came_back(job, 2)
@@ -50,7 +50,7 @@ def test_the_limit_itself_ends_with_75_and_the_job_goes_on(new_cluster: Callable
     """Nobody has warned, and SIGTERM meets the ranks, too: those that look save all the same, within KillWait."""
     cluster = new_cluster(Setup(nodes=2, kill_wait_s=20))
     training = Training(cluster, 700, 150)
-    line = training.remuster(f"{C10D} --nnodes 2", "--requeue")
+    line = training.remuster("--nnodes 2", "--requeue")
     job = cluster.sbatch(f"srun {KEEP} {line}", "-N2", "--no-kill", "--requeue", "--time=1")
     came_back(job, 1)
     cluster.sh(f"scontrol update JobId={job.id} TimeLimit=10")

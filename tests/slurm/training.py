@@ -17,7 +17,6 @@ from slurm.cluster import ROOT, Cluster
 
 SCRIPT = Path(__file__).with_name("train.py")
 LEASE_S = 6  # the least that a kill bound of 2 s allows
-C10D = "--rdzv-backend c10d --rdzv-endpoint node1:29400 --rdzv-id run"
 KEEP = "--no-kill --kill-on-bad-exit=0"  # of srun: a node that is lost or ends does not take the others with it
 CONF = f"lease_ttl={LEASE_S},kill_bound=2,last_call_timeout=3"
 
@@ -29,18 +28,20 @@ VERIFIED = re.compile(r"step (\d+) verified")
 class Training:
     """``train.py`` in a job, with everything that it leaves in one directory that all nodes share."""
 
-    def __init__(self, cluster: Cluster, steps: int, step_ms: int = 50) -> None:
+    def __init__(self, cluster: Cluster, steps: int, step_ms: int = 50, restarts: int = 3) -> None:
         self.out = cluster.directory / "training"
         self.out.mkdir()
         self._steps = steps
         self._step_ms = step_ms
+        self._restarts = restarts
         self._signs = Signs(self.out / "alive")
         self.steps = Signs(self.out / "alive.steps")
 
     def remuster(self, *options: str) -> str:
         """Return the command with ``options``, without the srun before it."""
-        words = ["remuster", "--rdzv-conf", CONF, "--max-restarts", "3", "--checkpoint-dir", f"{self.out}/checkpoints"]
-        words += ["--log-dir", f"{self.out}/logs", *options, str(SCRIPT), str(self.out)]
+        words = ["remuster", "--rdzv-conf", CONF, f"--max-restarts={self._restarts}"]
+        words += ["--checkpoint-dir", f"{self.out}/checkpoints", "--log-dir", f"{self.out}/logs"]
+        words += [*options, str(SCRIPT), str(self.out)]
         return " ".join([*words, str(self._steps), str(self._step_ms)])
 
     def rounds(self) -> dict[int, list[str]]:
