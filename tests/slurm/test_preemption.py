@@ -12,7 +12,7 @@ from slurm.training import ENDS, GOES_ON, KEEP, VERIFIED, Training
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(240)]
 
 
-@pytest.mark.parametrize("more", [(), ("PreemptParameters=send_user_signal",)], ids=["SIGTERM", "SIGUSR1"])
+@pytest.mark.parametrize("more", [(), ("SlurmctldParameters=preempt_send_user_signal",)], ids=["SIGTERM", "SIGUSR1"])
 def test_a_preempted_job_comes_back_and_ends_as_if_nothing_had_been(
     new_cluster: Callable[[Setup], Cluster], more: tuple[str, ...]
 ) -> None:
