@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..health import wire
 from ..health.evidence import Fact, Pace, RankExit
 from ..health.observed import Bundle, HookWord, Lacked
-from ..rendezvous.records import Incarnation, Job, Phase, Round
+from ..rendezvous.records import Incarnation, Job, Phase, ResumePoint, Round
 from . import gpu_start
 from . import guardian_events as said
 from . import node_words as words
@@ -84,6 +84,7 @@ class Crew:
         self._envs: dict[int, dict[str, str | None]] = {}  # what was changed for the ranks of the present round
         self._first = 0  # the rank of this node's first
         self._node, self._attempt = "", 0
+        self._world, self._resumed = 0, ResumePoint()  # of the present round
         self._keeping: asyncio.Task[None] | None = None  # of the last failure's bundle
         self._unlocking: asyncio.Task[None] | None = None  # what the last failure's ranks left where torch compiles
         self._begun: Begun | None = None  # the ranks that were started last
@@ -114,6 +115,7 @@ class Crew:
         await self._output.prepare(made)
         self._directories = dict(enumerate(made))
         self._node, self._attempt = action.roster.members[action.place].node, action.job.attempt
+        self._world, self._resumed = action.roster.world_size, action.job.resume or ResumePoint()
         self._notice.clear()
         if n == self._notified:
             self._notice.ask()
@@ -315,7 +317,7 @@ class Crew:
                 self._started_s = at
                 self._post(words.Started(at, Round(n)))
                 ranks = tuple(self._here(local, pid) for local, pid in pids if local in self._directories)
-                self._begun = Begun(Round(n), at, ranks)
+                self._begun = Begun(Round(n), at, ranks, self._world, self._resumed)
                 self._sources.begin(self._begun)
             case said.StartRefused(round=n, reason=reason):
                 self._post(words.Refused(boottime(), Round(n), reason))

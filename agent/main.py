@@ -107,6 +107,7 @@ class _Host:
             self._console().close()
             self._files.close()
             self._records.close()
+            self._signals.close()
 
     async def _serve(self) -> int:
         try:

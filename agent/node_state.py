@@ -88,6 +88,7 @@ class NodeState:
     finished: bool = False  # every rank of ``round`` exited 0
     recorded: bool = False  # … and the store has it
     reported: bool = True  # started(round) is in the store
+    reentered: bytes = b""  # how its ranks go on from a checkpoint, until the store has it
     port: tuple[Round, str] | None = None
     checking: Round = Round(0)  # the round after which its check is under way; 0 = none is
     checked: Round = Round(0)  # the newest round that this node was blamed for and has been checked after

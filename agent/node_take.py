@@ -13,7 +13,7 @@ from ..rendezvous.replacing import replace
 from ..rendezvous.snapshot import opened
 from ..rendezvous.store import KeyValue, TxnResult
 from ..rendezvous.writes import Kind, Seen
-from .node_enter import AGAIN_S, UNKNOWN, Step, end, enter, later
+from .node_enter import AGAIN_S, UNKNOWN, Step, end, enter, later, refused
 from .node_state import NodeState, Ranks
 from .node_words import (
     AcknowledgeFence,
@@ -40,6 +40,7 @@ from .node_words import (
     PortFailed,
     PortReserved,
     RankEvent,
+    Reentered,
     Refused,
     Reread,
     Rereading,
@@ -188,6 +189,8 @@ def _ranks(
             return _withdraw(s, why)
         case Inspected():
             return replace(s, inspect_by=0.0), ()
+        case Reentered(words=words):
+            return replace(s, reentered=words), ()
         case NothingLeft(survivors=survivors):
             if survivors:
                 pids = ", ".join(str(p) for p in survivors)
@@ -306,6 +309,7 @@ def _lease_lost(s: NodeState, at: float) -> NodeState:
         words=b"",
         reported=True,
         recorded=True,
+        reentered=b"",
         pending=frozenset(),
         away_since=None,
         out_since=at,
@@ -326,6 +330,8 @@ def _reread(s: NodeState, event: Rereading) -> Step:
         return later(replace(s, holder=None), event.at), ()
     if event.node is not None and event.node.lease == s.inc != 0:
         first = not s.joined
+        if first and not s.launch and (no := refused(s, event.terms)) is not None:
+            return no  # another launch has begun since its join was sent, and it was let into the one before
         own = opened(event.node, decode_node)
         s = replace(s, mod=event.node.mod_revision, ready=own.ready, told_check=(own.checked, own.unfit))
         s = _leader(_job(s, event.job, event.at), event.leader, event.at, event.revision)
@@ -373,6 +379,8 @@ def _wrote(s: NodeState, event: Wrote) -> Step:
             s = replace(s, recorded=True)
         case Kind.STARTED if event.round == s.round:
             s = replace(s, reported=True)
+        case Kind.REENTERED if event.round == s.round:
+            s = replace(s, reentered=b"")
         case _:
             pass
     return s, ()

@@ -5,15 +5,15 @@ The answer is written into the store with the close of the round, so every rank 
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..rendezvous.agreement import NOT_FOR_ALL
 from ..rendezvous.asked import Asked
+from ..rendezvous.history import steps
 from ..rendezvous.leader_words import Resumed, SelectResume
-from ..rendezvous.records import Outcome, ResumePoint, Round
+from ..rendezvous.records import Outcome, ResumePoint
 from .files import FileThread
 from .linux import boottime
 from .spec import JobSpec
@@ -31,7 +31,7 @@ class Others:
     """The other nodes of the round, where there are none: nobody objects, and nobody is asked."""
 
     def objection(self, _name: str) -> str:
-        """Return why the checkpoint of that name cannot be loaded on some node; '' when nobody has said so."""
+        """Return why the checkpoint of that name is not to be taken; '' when nobody has anything against it."""
         return ""
 
     def await_hints(self) -> None:
@@ -60,7 +60,9 @@ class Entrance(NamedTuple):
         care = Care(FileThread("hook"), spec.resume_timeout_s, self.spare, self.say)
         others = self._others(ask)
         history = steps(ask.history)
-        request = HookRequest(spec.run_id, ask.attempt, spec.checkpoint_dir, ask.roster, history, others.objection)
+        request = HookRequest(
+            spec.run_id, ask.attempt, spec.checkpoint_dir, ask.roster, history, others.objection, ask.below
+        )
         question: Asked | None = None
         try:
             hook: Hook
@@ -89,8 +91,8 @@ class Entrance(NamedTuple):
         return Resumed(boottime(), ask.round, result.point, result.refused, None, time.time(), question)
 
     def _others(self, ask: SelectResume) -> Others:
-        """Return what the other nodes have to do with the choice."""
-        if self.spec.max_nodes == 1:
+        """Return what the other nodes have to do with the choice, and what the job has against checkpoints."""
+        if self.spec.max_nodes == 1 and not ask.against:
             return Others()
         from .sight import Asking
 
@@ -99,21 +101,3 @@ class Entrance(NamedTuple):
 
 def _ended(why: str, code: int, cls: str, then: str) -> Outcome:
     return Outcome(code, f"{why[:SENTENCE]}; no rank was started: {then}", cls)
-
-
-def entry(raw: bytes) -> dict[str, object]:
-    """Parse a round's history entry as its close wrote it; empty when it is none."""
-    try:
-        value: object = json.loads(raw)
-    except (ValueError, RecursionError):
-        return {}
-    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
-
-
-def steps(history: tuple[tuple[Round, bytes], ...]) -> tuple[tuple[int, int | None], ...]:
-    """Return each round of a history with the step it resumed from; None: from nothing."""
-    out: list[tuple[int, int | None]] = []
-    for n, raw in history:
-        step = entry(raw).get("step")
-        out.append((n, step if isinstance(step, int) and step >= 0 else None))
-    return tuple(out)

@@ -13,7 +13,7 @@ from .sources import Maker, Source
 from .spec import JobSpec
 
 if TYPE_CHECKING:
-    from ..health.evidence import Beat
+    from ..health.evidence import Beat, Said
     from .gpu_start import GpuChild
     from .gpu_watch import GpuWatch
 
@@ -61,6 +61,11 @@ def makers(around: Around) -> tuple[Maker, ...]:
 
         return HangWatch(spec.hang_timeout_s, Means(said, post, gpu_watch[0].computing))
 
+    def reentry() -> Source:
+        from .reentry_watch import ReentryWatch
+
+        return ReentryWatch(steps, post)
+
     def stacks() -> Source:
         from .stacks import Stacks
 
@@ -88,10 +93,16 @@ def makers(around: Around) -> tuple[Maker, ...]:
         page = around.beats()
         return page.read() if page is not None else {}
 
+    def steps(local_rank: int) -> Said:
+        from ..health.evidence import Said
+
+        page = around.beats()
+        return page.said(local_rank) if page is not None else Said()
+
     def stack(local_rank: int) -> bytes:
         page = around.beats()
         return page.stack(local_rank) if page is not None else b""
 
     log = (kernel,) if spec.kernel_log else ()
     scheduler = (slurm,) if spec.slurm is not None else ()
-    return (memory, gpus, lines, *log, hangs, stacks, dumps, fabric, *scheduler)
+    return (memory, gpus, lines, *log, hangs, reentry, stacks, dumps, fabric, *scheduler)

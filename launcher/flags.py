@@ -116,8 +116,8 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "rdzv-id",
         Group.MEETING,
-        "Name of the run, the same on all nodes. Default: the batch job's (under srun job and step), else a new name "
-        "each time; several nodes that meet at a service must have one.",
+        "Name of the run, the same on all nodes. Default: Slurm's job and step, another batch system's job, else a new "
+        "name each time; several nodes that meet at a service must have one.",
         metavar="ID",
     ),
     Flag(
@@ -129,8 +129,8 @@ FLAGS: tuple[Flag, ...] = (
         "connect_timeout=10 (s to wait for a service that never answered), resume_timeout=600 (s to choose a "
         "checkpoint), launch_id. A service: prefix, cacert, "
         "cert, key, username, password_file. The job's own etcd: token_file (who has it may join; else whoever "
-        "reaches the port), is_host (whether it runs here; else found by addresses), etcd_port (static; else the "
-        "master port + 1).",
+        "reaches the port), is_host (whether it runs here; else found by addresses), etcd_port (static: else the "
+        "master port + 1; --hosts: else 29400).",
         metavar="KEY=VALUE,...",
     ),
     Flag(

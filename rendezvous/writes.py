@@ -29,6 +29,7 @@ class Kind(Enum):
     EVIDENCE = "evidence"
     STARTED = "started"
     FINISHED = "finished"
+    REENTERED = "reentered"
     MASTER = "master"
     NOTICE = "notice"
     LEAD = "lead"
@@ -128,7 +129,7 @@ def stop(keys: Keys, own: Own, seen: Seen, cause: Cause, evidence: bytes) -> Wri
 
 
 def report(keys: Keys, own: Own, kind: Kind, n: Round, value: bytes) -> Write:
-    """Put this node's durable word about round ``n``: evidence, started or finished. On no lease: it outlives us."""
+    """Put this node's durable word about round ``n``: evidence, started, … On no lease: it outlives us."""
     put = Put(keys.report(kind.value, n, own.node, own.inc), value)
     return Write(kind, Txn((_mine(keys, own),), (put,)), n, f"{kind.value} of round {n}")
 
@@ -184,10 +185,14 @@ def lost(keys: Keys, own: Own, token: int, seen: Seen, cause: Cause) -> Write:
 
 
 def admit(keys: Keys, own: Own, token: int, seen: Seen, cause: Cause) -> Write:
-    """R(n) → S(n) by the leader: a newcomer is ready that the next round will contain."""
+    """R(n) → S(n) by the leader: a newcomer is ready that the next round will contain, and no member has finished."""
     n = seen.job.round
     new = replace(seen.job, phase=Phase.STOPPING, cause=cause, resume=None)
-    return _by_leader(keys, own, token, seen, new, (), Kind.STOP, f"round {n} ends so that {cause.node} can join")
+    why = f"round {n} ends so that {cause.node} can join"
+    write = _by_leader(keys, own, token, seen, new, (), Kind.STOP, why)
+    first, end = keys.reports(Kind.FINISHED.value, n)  # the leader's view may lack what has just been said
+    unfinished = Compare(first, Field.CREATE, 0, end)
+    return write._replace(txn=write.txn._replace(guards=(*write.txn.guards, unfinished)))
 
 
 def ask(keys: Keys, own: Own, token: int, seen: Seen, asked: Asked) -> Write:
@@ -277,7 +282,7 @@ def done(keys: Keys, own: Own, token: int, seen: Seen, outcome: Outcome, record:
 
 
 def _sweep(keys: Keys, n: Round) -> tuple[Delete, ...]:
-    return tuple(Delete(*keys.older(kind, n)) for kind in ("evidence", "started", "finished", "looked"))
+    return tuple(Delete(*keys.older(kind, n)) for kind in ("evidence", "started", "reentered", "finished", "looked"))
 
 
 def _by_leader(
