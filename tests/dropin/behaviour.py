@@ -283,7 +283,7 @@ SIGNALS = (
     Behaviour(
         "SIGUSR1, SIGUSR2",
         "end the agent and leave its ranks behind, unless listed in `--signals-to-handle`",
-        "passed on to ranks that have a handler; nobody ends",
+        "passed on to ranks that have a handler; nobody ends; under Slurm they are stop notices",
         "schedulers send them before a job's end",
         "tests/command/test_signals.py::test_b17_user_signals_reach_all_ranks_and_end_nobody",
     ),
