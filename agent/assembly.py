@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..rendezvous.keys import Keys
-from ..rendezvous.leader_words import Conclude, Concluded, Limits, Resumed, SelectResume
+from ..rendezvous.leader_words import Conclude, Concluded, Limits, ProofSeen, Prove, Resumed, SelectResume
 from ..rendezvous.records import NO_PLACE, Incarnation, Job, Node, NodeId, Phase, Round
 from ..rendezvous.store import Store
 from . import node_words as words
@@ -60,7 +60,7 @@ def assemble(parts: Parts) -> Agent:
     spec, settings, log, place = parts.spec, parts.settings, parts.log, parts.place
 
     def crew(post: Callable[[words.Event], None]) -> Crew:
-        return Crew(spec, parts.seat, post, place)
+        return Crew(spec, parts.seat, post, place, parts.spared)
 
     async def judge(ask: Conclude) -> Concluded:
         from .counsel import Bench
@@ -79,6 +79,18 @@ def assemble(parts: Parts) -> Agent:
         parts.aside.call(lambda ledger: ledger.chosen(ask, resumed))
         agent.crew.hooked(resumed.refused)
         return resumed
+
+    async def prove(ask: Prove) -> ProofSeen | None:
+        from .proof import Verifier
+
+        return await Verifier(spec, entrance.seen, recovered).prove(ask)
+
+    def recovered(ask: Prove, step: int) -> None:
+        log.line(
+            f"round {ask.round} has recovered: {ask.said.steps} steps after step {ask.above} agree, "
+            f"step {step} is verified"
+        )
+        parts.aside.call(lambda ledger: ledger.recovered(ask, step))
 
     def job_seen(job: Job) -> None:
         agent.crew.foresee(job)
@@ -130,7 +142,7 @@ def assemble(parts: Parts) -> Agent:
             STOP_S + spec.grace_s,
             look_s=spec.resume_timeout_s + SLACK_S,
         ),
-        Counsel(judge, choose, log.line, newest, wards),
+        Counsel(judge, choose, log.line, newest, prove, wards),
         log.line,
         job_seen,
         vet,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..rendezvous.errors import StoreError
 from ..rendezvous.keys import Keys
-from ..rendezvous.leader_words import Resumed, SelectResume
+from ..rendezvous.leader_words import Prove, Resumed, SelectResume
 from ..rendezvous.mirrored import GAP, Mirrored
 from ..rendezvous.records import Job, Phase, Round
 from ..rendezvous.store import Store
@@ -22,7 +22,7 @@ from .aside import Seen
 from .attempts import beside_checkpoints, for_people, sync_directory, write_whole
 from .exclude import Bad, after
 from .files import FileThread
-from .occurrences import Chosen, Happening, Occurrence, of_end, of_record, of_resume
+from .occurrences import Chosen, Happening, Occurrence, of_end, of_proof, of_record, of_resume
 from .reentry import entry, steps
 from .run_dir import make_private, random_name
 from .spec import JobSpec
@@ -106,6 +106,10 @@ class Ledger:
         """Remember how the resume point of a round was chosen, until it runs."""
         furthest = max((step for _, step in steps(ask.history) if step is not None), default=-1)
         self._chosen = {ask.round: Chosen(furthest, resumed.refused)}
+
+    def recovered(self, ask: Prove, step: int) -> None:
+        """Tell that a round has recovered."""
+        self._tell(of_proof(ask, step))
 
     def record(self, record: Mapping[str, object]) -> None:
         """Take an attempt's record in."""

@@ -38,12 +38,12 @@ def own_addresses(embedded: Embedded) -> tuple[str, ...]:
     except AddressError:
         if here is None:
             raise
-        meant = ()  # a name of this machine that only others know
+        meant = ()  # a name of this machine that only others know, or that nobody knows yet
     choice = choose(host, here, meant, frozenset() if all(map(_loopback, meant)) else interface_addresses())
     route: tuple[str, ...] = ()
     if choice.and_route:
         told = embedded.address in interface_addresses()
-        route = (embedded.address,) if told else _of_the_default_route(host)
+        route = (embedded.address,) if told else _of_the_default_route(host if meant else socket.gethostname())
     if choice.and_route and not route and interface_addresses():
         raise AddressError(
             f"the endpoint {host} is {', '.join(choice.addresses) or 'nothing'} on this machine, and no default "

@@ -250,6 +250,8 @@ def _static(asked: Asked, own: _Own, configured: Mapping[str, Setting]) -> Meeti
         raise UsageError(f"{origin} is {port}, and etcd's is the next one; give another, or --rdzv-conf etcd_port=")
     if etcd_port == port:
         raise UsageError(f"etcd_port is the master port, {port}, where rank 0 listens; give another, or leave it out")
+    if own.here is None and asked.env.job_index:  # a pod's name is known a while after the pod is there, to itself too
+        own = own._replace(here=place == 0)
     found = _embedded(asked, own, configured, host, etcd_port)
     return found._replace(least=asked.most, place=place, master=(host, port))
 

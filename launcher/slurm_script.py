@@ -19,7 +19,7 @@ from .slurm_step import MEETING
 
 USAGE = 2
 NOTICE_S = 120  # before the end of the time limit; Slurm may be a minute late
-REQUEUES = 50
+SHORT_S, SHORT_REQUEUES = 600, 20  # a job that ends so soon, so often, is not started again
 OWN = ("--nodes", "--spares", "--gpus-per-node", "--cpus-per-task", "--time", "--output")
 
 
@@ -109,10 +109,7 @@ def script(wish: Wish, halves: Split) -> str:
     own = list(halves.options)
     if wish.spares:
         own.insert(0, f"--nnodes={wish.nodes}")
-    signal = _value(halves, "notice-signal")
-    if signal is None:
-        signal = "USR1"
-        own.append(f"--notice-signal={signal}")
+    signal = (_value(halves, "notice-signal") or "USR1").removeprefix("SIG")
     together = wish.nodes + wish.spares > 1 and not any(_has(halves, name) for name in (*MEETING, "standalone"))
     token = together and not _has(halves, "rdzv-conf")
     command = [*map(_quoted, own), *(['--rdzv-conf="token_file=$token"'] if token else [])]
@@ -126,7 +123,7 @@ def script(wish: Wish, halves: Split) -> str:
         "cpus-per-task": wish.cpus,
         "time": wish.time,
         "output": wish.output,
-        "signal": f"{signal.removeprefix('SIG')}@{NOTICE_S}",
+        "signal": None if signal == "none" else f"{signal}@{NOTICE_S}",
     }
     lines = [
         *(f"#SBATCH --{key}={_quoted(str(value))}" for key, value in asked.items() if value is not None),
@@ -134,7 +131,11 @@ def script(wish: Wish, halves: Split) -> str:
         *("#SBATCH --open-mode=append", "#SBATCH --requeue", "#SBATCH --no-kill"),
     ]
     return _SCRIPT.format(
-        directives="\n".join(lines), token=_KEEPING_OUT if token else "", command=" ".join(command), most=REQUEUES
+        directives="\n".join(lines),
+        token=_KEEPING_OUT if token else "",
+        command=" ".join(command),
+        short=SHORT_S,
+        requeues=SHORT_REQUEUES,
     )
 
 
@@ -161,6 +162,7 @@ _SCRIPT = """\
 
 {token}# One task on each node: it starts all ranks of its node, and the nodes find each other by Slurm's variables.
 # --no-kill, --kill-on-bad-exit=0 and --wait=0: what becomes of the job when a node ends is remuster's decision.
+trap : TERM  # Slurm may send it to this script, too, which has to wait for the end of srun
 srun --no-kill --kill-on-bad-exit=0 --wait=0 --ntasks-per-node=1 \\
     --cpus-per-task="${{SLURM_CPUS_PER_TASK:-$SLURM_CPUS_ON_NODE}}" \\
     remuster {command}
@@ -168,7 +170,7 @@ code=$?
 
 # 75: the next start may go well, or goes on after the time limit. 2: wrong usage. 69: the nodes could not meet.
 # Other codes are the script's own, or 128 + the signal that ended it: a requeue would only repeat them.
-if [ "$code" -eq 75 ] && [ "${{SLURM_RESTART_COUNT:-0}}" -lt {most} ]; then
+if [ "$code" -eq 75 ] && [[ $SECONDS -ge {short} || ${{SLURM_RESTART_COUNT:-0}} -lt {requeues} ]]; then
     scontrol requeue "$SLURM_JOB_ID" && exit 75
 fi
 exit "$code"

@@ -17,6 +17,7 @@ from .membership import REMEMBERED, Over, Standing
 from .quarantine import MOST_KEPT, Bar, bar_of
 from .reader import LARGEST, parse
 from .records import MAX_ROUND, Job, Outcome, Phase, Roster, Round, StoreLoss, decode_job, decode_roster, encode
+from .suspects import of_another_launch
 
 SCHEMA = 1
 MAX_BYTES = 1 << 18
@@ -124,5 +125,7 @@ def go_on(mirrored: Mirrored, begin: Job, fresh: bool) -> Standing | Over:
     formed = Round(0) if mirrored.roster is None else mirrored.roster.round
     new = replace(begin, round=n, first=n, formed=formed, past=past, blamed=kept.blamed)
     if mine or not fresh:
-        new = replace(new, spent=kept.spent, memory=kept.memory, charged=kept.charged if mine else 0)
+        suspects = kept.suspects if mine else of_another_launch(kept.suspects)
+        charged = kept.charged if mine else 0
+        new = replace(new, spent=kept.spent, memory=kept.memory, charged=charged, suspects=suspects)
     return Standing(n, new)

@@ -50,7 +50,7 @@ class Desk:
         return lambda _: None
 
     async def record(self, n: int, **fields: Any) -> None:
-        value = {"round": n, "attempt": n - 1, "state": "recovered", **fields}
+        value = {"round": n, "attempt": n - 1, "state": "retried", **fields}
         await self.store.txn(Txn((), (Put(self.keys.attempt(Round(n)), json.dumps(value).encode()),)))
 
     def events(self) -> list[str]:

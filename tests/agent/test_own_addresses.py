@@ -91,3 +91,10 @@ def test_whose_a_name_is():
     assert not is_own("192.0.2.7")
     with pytest.raises(AddressError, match="is not known on this machine"):
         is_own("no-such-host.invalid")
+
+
+def test_a_name_that_nobody_knows_yet_is_here_when_that_is_said():
+    outer_address()
+    found = own("no-such-host.invalid", here=True)
+    assert found
+    assert not any(address.startswith("127.") for address in found)

@@ -86,3 +86,24 @@ def test_an_lsf_job_needs_nothing_but_its_environment(place: Place) -> None:
     ]
     assert [node.exit_code() for node in nodes] == [0, 0], place.say()
     assert {one["REMUSTER_RUN_ID"] for one in met(place, 2).values()} == {f"{job}[3]"}
+
+
+def test_what_kubeflows_trainer_sets_is_enough(place: Place) -> None:
+    """PET_ variables of its torch policy; the names of its pods are addresses of this machine here."""
+    port_, etcd_port = free_ports(2)
+    names = {
+        "PET_NNODES": "2",
+        "PET_NPROC_PER_NODE": "2",
+        "PET_MASTER_ADDR": "127.0.0.2",
+        "PET_MASTER_PORT": str(port_),
+    }
+    nodes = [
+        start(place, rank + 2, MEET, place.desk, conf=f"etcd_port={etcd_port}", PET_NODE_RANK=str(rank),
+              JOB_COMPLETION_INDEX=str(rank), PET_RDZV_ID="uid", **names)
+        for rank in (1, 0)
+    ]  # fmt: skip
+    assert [node.exit_code() for node in nodes] == [0, 0], place.say()
+    said = met(place, 4)
+    assert {one["REMUSTER_RUN_ID"] for one in said.values()} == {"uid"}
+    assert {(one["MASTER_ADDR"], one["MASTER_PORT"]) for one in said.values()} == {("127.0.0.2", str(port_))}
+    assert [said[rank]["REMUSTER_NODE"] for rank in "0123"] == ["127.0.0.2"] * 2 + ["127.0.0.3"] * 2

@@ -188,6 +188,11 @@ def test_what_kubeflow_sets(command: Command) -> None:
     spec = command.spec("t.py", **pet, **master)
     assert (spec.max_nodes, spec.nproc, spec.place, spec.master) == (2, 3, 1, ("t-node-0-0.t", 29500))
     assert spec.endpoints == (("t-node-0-0.t", 29501),)
+    assert spec.embedded is not None
+    assert spec.embedded.here is False
+    first = command.spec("t.py", **{**pet, **master, "PET_NODE_RANK": "0"})
+    assert first.embedded is not None
+    assert first.embedded.here is True
     service = command.spec("--rdzv-backend etcd --rdzv-id x t.py", REMUSTER_ENDPOINT="e", **pet, **master)
     assert (service.endpoints, service.place, service.max_nodes) == ((("e", 2379),), None, 2)
     elastic = {"PET_RDZV_BACKEND": "c10d", "PET_RDZV_ENDPOINT": "p-worker-0:29400", "PET_RDZV_ID": "p",
