@@ -33,10 +33,10 @@ def script(cluster: Cluster, text: str) -> Path:
 @pytest.mark.parametrize("code", [5, 0])
 def test_a_site_that_kills_on_a_bad_exit(new_cluster: Callable[[Setup], Cluster], code: int) -> None:
     """Red without ``Signals.close``: the node that ended last gave 143, and srun gives the highest."""
-    cluster = new_cluster(Setup(nodes=2, more=("KillOnBadExit=1", "WaitTime=5")))
+    cluster = new_cluster(Setup(more=("KillOnBadExit=1", "WaitTime=5")))
     train = script(cluster, ENDS.format(code=code))
-    for _ in range(2):
-        job = cluster.sbatch(f"srun remuster {train}; echo srun ended with $?", "-N2", "--no-requeue")
+    for nodes in (2, 4, 4):
+        job = cluster.sbatch(f"srun remuster {train}; echo srun ended with $?", f"-N{nodes}", "--no-requeue")
         job.wait_for("COMPLETED")
         assert f"srun ended with {code}\n" in job.output(), job.output()[-3000:]
 
@@ -64,3 +64,18 @@ def test_a_lost_node_may_hide_the_code_that_the_others_agreed_on(
     shown = job.wait_for("COMPLETED", timeout_s=60.0)
     assert f"srun ended with {code}\n" in job.output(), job.output()[-3000:]
     assert shown["ExitCode"] == "0:0"
+
+
+def test_a_second_step_right_after_one_that_failed(new_cluster: Callable[[Setup], Cluster]) -> None:
+    """Nothing of the first is in its way: no lock, no store, no port; srun waits for nodes that are not free yet."""
+    cluster = new_cluster(Setup(nodes=2))
+    train = script(cluster, ENDS.format(code=5))
+    fine = cluster.directory / "fine.py"
+    fine.write_text("")
+    lines = "\n".join(f"srun remuster {path}; echo srun ended with $?" for path in (train, fine, train))
+    job = cluster.sbatch(lines, "-N2", "--no-requeue")
+    job.wait_for("COMPLETED", timeout_s=60.0)
+    ends = [line[-1] for line in job.output().splitlines() if line.startswith("srun ended with")]
+    assert ends == ["5", "0", "5"], job.output()[-3000:]
+    for step in range(3):
+        assert f"run_id={job.id}.{step}" in job.output()
