@@ -226,7 +226,7 @@ class _Host:
 
         if requeue.due(requeue.ended(code, state, step, boottime() - agent.begun_s)):
             await requeue.others_left(parts.store, parts.settings.keys)
-            await requeue.requeue(step, parts.spared.by("scontrol"), self._tell)
+            await requeue.requeue(step, parts.aside.bad(), parts.spared.by("scontrol"), self._tell)
 
     async def _sick(self, run_dir: Path) -> str:
         """Return why this node had better not take part, '' where nothing says so."""
