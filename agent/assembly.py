@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..rendezvous.keys import Keys
-from ..rendezvous.leader_words import Conclude, Concluded, Limits, Resumed, SelectResume
+from ..rendezvous.leader_words import Conclude, Concluded, Limits, ProofSeen, Prove, Resumed, SelectResume
 from ..rendezvous.records import NO_PLACE, Incarnation, Job, Node, NodeId, Phase, Round
 from ..rendezvous.store import Store
 from . import node_words as words
@@ -60,7 +60,7 @@ def assemble(parts: Parts) -> Agent:
     spec, settings, log, place = parts.spec, parts.settings, parts.log, parts.place
 
     def crew(post: Callable[[words.Event], None]) -> Crew:
-        return Crew(spec, parts.seat, post, place)
+        return Crew(spec, parts.seat, post, place, parts.spared)
 
     async def judge(ask: Conclude) -> Concluded:
         from .counsel import Bench
@@ -80,6 +80,18 @@ def assemble(parts: Parts) -> Agent:
         agent.crew.hooked(resumed.refused)
         return resumed
 
+    async def prove(ask: Prove) -> ProofSeen | None:
+        from .proof import Verifier
+
+        return await Verifier(spec, entrance.seen, recovered).prove(ask)
+
+    def recovered(ask: Prove, step: int) -> None:
+        log.line(
+            f"round {ask.round} has recovered: {ask.said.steps} steps after step {ask.above} agree, "
+            f"step {step} is verified"
+        )
+        parts.aside.call(lambda ledger: ledger.recovered(ask, step))
+
     def job_seen(job: Job) -> None:
         agent.crew.foresee(job)
         if job.phase is Phase.FORMING and spec.checkpoint_dir is not None and spec.max_nodes > 1:
@@ -91,7 +103,8 @@ def assemble(parts: Parts) -> Agent:
     def made_wards() -> Wards:
         from .wards import Wards
 
-        return Wards(parts.store, settings.keys, log.line)
+        earlier = None if spec.embedded is None or settings.kept.run is None else settings.kept.run.bars
+        return Wards(parts.store, settings.keys, log.line, earlier)
 
     async def vet(n: Round) -> words.Checked:
         from .blamed import Suspected, vet
@@ -129,7 +142,7 @@ def assemble(parts: Parts) -> Agent:
             STOP_S + spec.grace_s,
             look_s=spec.resume_timeout_s + SLACK_S,
         ),
-        Counsel(judge, choose, log.line, newest, wards),
+        Counsel(judge, choose, log.line, newest, prove, wards),
         log.line,
         job_seen,
         vet,

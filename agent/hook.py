@@ -84,7 +84,8 @@ class HookRequest:
     checkpoint_dir: Path | None
     roster: Roster
     history: tuple[tuple[int, int | None], ...]  # every formed round and the step it resumed from; None: from nothing
-    objection: Callable[[str], str] = no_objection  # why other nodes cannot load a checkpoint of that name
+    objection: Callable[[str], str] = no_objection  # why a checkpoint of that name is not to be taken
+    below: tuple[int, str] | None = None  # which step one must be below, and why
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,14 @@ def _choose(
     from ..checkpoint.resume import search
 
     asked = Asked(
-        request.run_id, request.history, hook.format, request.roster.world_size, True, give_up, request.objection
+        request.run_id,
+        request.history,
+        hook.format,
+        request.roster.world_size,
+        True,
+        give_up,
+        request.objection,
+        request.below,
     )
     try:
         choice = search(hook.directory, asked, seen=hook.seen)

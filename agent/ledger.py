@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..rendezvous.errors import StoreError
 from ..rendezvous.keys import Keys
-from ..rendezvous.leader_words import Resumed, SelectResume
+from ..rendezvous.leader_words import Prove, Resumed, SelectResume
 from ..rendezvous.mirrored import GAP, Mirrored
 from ..rendezvous.records import Job, Phase, Round
 from ..rendezvous.store import Store
 from .aside import Seen
 from .attempts import beside_checkpoints, for_people, sync_directory, write_whole
+from .exclude import Bad, after
 from .files import FileThread
-from .occurrences import Chosen, Happening, Occurrence, of_end, of_record, of_resume
+from .occurrences import Chosen, Happening, Occurrence, of_end, of_proof, of_record, of_resume
 from .reentry import entry, steps
 from .run_dir import make_private, random_name
 from .spec import JobSpec
@@ -59,6 +60,7 @@ class Ledger:
         self._kept = kept
         self._begun_s = begun_s
         self._rows: list[Row] = []
+        self.bad: tuple[Bad, ...] = ()  # nodes that are blamed by now
         self._job: Job | None = None
         self._led = False
         self._queue_ms: float | None = None
@@ -68,7 +70,10 @@ class Ledger:
         if spec.checkpoint_dir is not None:
             from .mirror import Mirror
 
-            self._mirror = Mirror(spec.checkpoint_dir, spec.run_id, place.store, place.keys, place.say, place.end)
+            self._mirror = Mirror(
+                *(spec.checkpoint_dir, spec.run_id, place.store, place.keys, place.say, place.end),
+                spec.embedded is not None,
+            )
         self._drain: Drain | None = None
         self._herald: Herald | None = None
         if spec.on_event:
@@ -102,9 +107,14 @@ class Ledger:
         furthest = max((step for _, step in steps(ask.history) if step is not None), default=-1)
         self._chosen = {ask.round: Chosen(furthest, resumed.refused)}
 
+    def recovered(self, ask: Prove, step: int) -> None:
+        """Tell that a round has recovered."""
+        self._tell(of_proof(ask, step))
+
     def record(self, record: Mapping[str, object]) -> None:
         """Take an attempt's record in."""
         self._rows.append(row(record))
+        self.bad = after(self.bad, record)
         if record.get("judged_by") == self._place.node:
             for occurrence in of_record(record):
                 self._tell(occurrence)

@@ -30,6 +30,8 @@ from .node_state import NodeState, Ranks, Settings
 from .ports import AddressError, meeting_point
 from .refusals import Refusals
 
+ASK_APART_S, ASK_LATEST_S = 0.004, 1.0  # between the questions of a large job's nodes to its one scheduler
+
 
 class Surroundings(NamedTuple):
     """What the loop joins, made by ``main``."""
@@ -64,13 +66,15 @@ class Agent:
         self._leading: asyncio.Task[None] | None = None
         self._checking: asyncio.Task[None] | None = None  # the check of this node, which is blamed
         self._exit: asyncio.Future[words.Exit] = asyncio.get_running_loop().create_future()
+        self.begun_s = 0.0
         self._shown = 0  # revision of the job record last shown
         self._grumbled: set[str] = set()
         self._refusals = Refusals(around.say)
 
     async def run(self) -> words.Exit:
         """Join, serve rounds, and return how this agent ends. ``release`` follows, once its ranks are proven dead."""
-        self._state, actions = node.begin(self._settings, boottime())
+        self.begun_s = boottime()
+        self._state, actions = node.begin(self._settings, self.begun_s)
         for action in actions:
             self._do(action)
         try:
@@ -190,6 +194,7 @@ class Agent:
         self.post(await self._around.look(action))
 
     async def _ask(self, action: words.AskLimit) -> None:
+        await asyncio.sleep(min(ASK_LATEST_S, ASK_APART_S * self.state.index))  # all nodes get a signal at once
         self.post(await self._around.ask(action))
 
     def _end_check(self) -> asyncio.Task[None] | None:

@@ -182,8 +182,8 @@ def _leave(s: NodeState, at: float, out: list[Action]) -> NodeState:
         return s  # first S(n), then this
     alone = s.job is not None and s.job.job.max_nodes == 1  # nobody goes on with it
     code = 128 + s.leaving.signal if s.leaving.signal else UNKNOWN if alone else 0
-    # Worth a requeue: the scheduler had said that it would stop the job, or has no place for it here.
-    code = UNKNOWN if noticed(s) or s.leaving.why else code
+    # Worth a requeue: the scheduler had said that it would stop the job.
+    code = UNKNOWN if noticed(s) else code
     why = f"this node leaves: {s.leaving.why}" if s.leaving.why else ""
     out.append(Exit(code, why or f"this node was asked to leave{_by(s.leaving.signal)}{why_left(s)}", True))
     return replace(s, exiting=True)
@@ -254,6 +254,8 @@ def _report(s: NodeState, at: float, out: list[Action]) -> NodeState:
     keys = s.settings.keys
     if not s.reported and free(s, at, Kind.STARTED.value):
         s = submit(s, writes.report(keys, s.own, Kind.STARTED, s.round, b"{}"), out)
+    if s.reentered and free(s, at, Kind.REENTERED.value):
+        s = submit(s, writes.report(keys, s.own, Kind.REENTERED, s.round, s.reentered), out)
     # Ranks that exit 0 after a notice may have saved and no more: the job must not be done for it.
     if s.finished and not s.recorded and not _owes_notice(s) and free(s, at, Kind.FINISHED.value):
         s = submit(s, writes.report(keys, s.own, Kind.FINISHED, s.round, b"{}"), out)
@@ -329,6 +331,7 @@ def _enter_round(s: NodeState, at: float, out: list[Action]) -> NodeState:
             finished=False,
             recorded=False,
             reported=True,
+            reentered=b"",
             checking=Round(0),
         )
     if index == 0 and (s.port is None or s.port[0] != n) and "port" not in s.pending:

@@ -11,7 +11,7 @@ from .node_state import NodeState, Ranks
 from .node_words import Action, AskLimit, Wake
 
 SIGTERM = 15
-ANSWER_S = 6.0  # for the scheduler to say why; its bound in ``scontrol.py``, and a child's end
+ANSWER_S = 7.0  # for the scheduler to say why; its bound in ``scontrol.py``, a child's end, and the nodes' turns
 ABOUT_NOTICE, ABOUT_TERM = 1, 2
 
 

@@ -88,6 +88,7 @@ class NodeState:
     finished: bool = False  # every rank of ``round`` exited 0
     recorded: bool = False  # … and the store has it
     reported: bool = True  # started(round) is in the store
+    reentered: bytes = b""  # how its ranks go on from a checkpoint, until the store has it
     port: tuple[Round, str] | None = None
     checking: Round = Round(0)  # the round after which its check is under way; 0 = none is
     checked: Round = Round(0)  # the newest round that this node was blamed for and has been checked after
@@ -106,6 +107,7 @@ class NodeState:
     why_ended: str = ""  # why the scheduler ends the job, in its words
     term_by: float = 0.0  # when ranks that still run are told to end, so that all is over in time; 0 = no limit known
     kill_by: float = 0.0  # … and killed
+    ends_at: float = 0.0  # when the scheduler kills
     told_of: Round = Round(0)  # the round whose ranks here have been told of a notice
     pending: frozenset[str] = frozenset()
     not_before: float = 0.0  # no write or read before this time: pause after an unknown outcome

@@ -40,6 +40,7 @@ from .node_words import (
     PortFailed,
     PortReserved,
     RankEvent,
+    Reentered,
     Refused,
     Reread,
     Rereading,
@@ -134,8 +135,8 @@ def _limited(s: NodeState, event: Limited) -> Step:
     reserve = min(s.settings.reserve_s, event.left_s / 2)
     kill_by = event.at + event.left_s - reserve
     term_by = kill_by - min(s.settings.grace_s, (kill_by - event.at) / 2)
-    leave_by = min(s.leave_by, kill_by + reserve / 2)
-    return replace(s, term_by=term_by, kill_by=kill_by, leave_by=leave_by), told
+    leave_by, ends_at = min(s.leave_by, kill_by + reserve / 2), event.at + event.left_s
+    return replace(s, term_by=term_by, kill_by=kill_by, leave_by=leave_by, ends_at=ends_at), told
 
 
 def _again(s: NodeState, event: LeaveAsked) -> NodeState:
@@ -188,6 +189,8 @@ def _ranks(
             return _withdraw(s, why)
         case Inspected():
             return replace(s, inspect_by=0.0), ()
+        case Reentered(words=words):
+            return replace(s, reentered=words), ()
         case NothingLeft(survivors=survivors):
             if survivors:
                 pids = ", ".join(str(p) for p in survivors)
@@ -306,6 +309,7 @@ def _lease_lost(s: NodeState, at: float) -> NodeState:
         words=b"",
         reported=True,
         recorded=True,
+        reentered=b"",
         pending=frozenset(),
         away_since=None,
         out_since=at,
@@ -373,6 +377,8 @@ def _wrote(s: NodeState, event: Wrote) -> Step:
             s = replace(s, recorded=True)
         case Kind.STARTED if event.round == s.round:
             s = replace(s, reported=True)
+        case Kind.REENTERED if event.round == s.round:
+            s = replace(s, reentered=b"")
         case _:
             pass
     return s, ()

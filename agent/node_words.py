@@ -202,6 +202,14 @@ class Inspected(NamedTuple):
     round: Round
 
 
+class Reentered(NamedTuple):
+    """The ranks go on from where they resumed as they should; ``words``: how that shows, as bytes for the store."""
+
+    at: float
+    round: Round
+    words: bytes
+
+
 class NothingLeft(NamedTuple):
     """Proof of death after a Kill; ``survivors`` are processes that SIGKILL did not end in time."""
 
@@ -226,7 +234,17 @@ class GuardianLost(NamedTuple):
 
 
 RankEvent = (
-    Started | Refused | StartFailed | Exited | Alarmed | Withdrawn | Inspected | NothingLeft | FencedHere | GuardianLost
+    Started
+    | Refused
+    | StartFailed
+    | Exited
+    | Alarmed
+    | Withdrawn
+    | Inspected
+    | Reentered
+    | NothingLeft
+    | FencedHere
+    | GuardianLost
 )
 Event = (
     Granted

@@ -31,7 +31,7 @@ class Others:
     """The other nodes of the round, where there are none: nobody objects, and nobody is asked."""
 
     def objection(self, _name: str) -> str:
-        """Return why the checkpoint of that name cannot be loaded on some node; '' when nobody has said so."""
+        """Return why the checkpoint of that name is not to be taken; '' when nobody has anything against it."""
         return ""
 
     def await_hints(self) -> None:
@@ -60,7 +60,9 @@ class Entrance(NamedTuple):
         care = Care(FileThread("hook"), spec.resume_timeout_s, self.spare, self.say)
         others = self._others(ask)
         history = steps(ask.history)
-        request = HookRequest(spec.run_id, ask.attempt, spec.checkpoint_dir, ask.roster, history, others.objection)
+        request = HookRequest(
+            spec.run_id, ask.attempt, spec.checkpoint_dir, ask.roster, history, others.objection, ask.below
+        )
         question: Asked | None = None
         try:
             hook: Hook
@@ -89,8 +91,8 @@ class Entrance(NamedTuple):
         return Resumed(boottime(), ask.round, result.point, result.refused, None, time.time(), question)
 
     def _others(self, ask: SelectResume) -> Others:
-        """Return what the other nodes have to do with the choice."""
-        if self.spec.max_nodes == 1:
+        """Return what the other nodes have to do with the choice, and what the job has against checkpoints."""
+        if self.spec.max_nodes == 1 and not ask.against:
             return Others()
         from .sight import Asking
 
@@ -108,6 +110,13 @@ def entry(raw: bytes) -> dict[str, object]:
     except (ValueError, RecursionError):
         return {}
     return cast("dict[str, object]", value) if isinstance(value, dict) else {}
+
+
+def passed_over(chosen: dict[str, object]) -> tuple[tuple[str, str], ...]:
+    """Return the names of checkpoints that a history entry says were passed over, each with the reason."""
+    pairs = chosen.get("refused")
+    found = cast("list[list[object]]", pairs) if isinstance(pairs, list) else []
+    return tuple((str(pair[0]), str(pair[1])) for pair in found if len(pair) == 2)
 
 
 def steps(history: tuple[tuple[Round, bytes], ...]) -> tuple[tuple[int, int | None], ...]:

@@ -37,14 +37,25 @@ class Signals:
         handlers.update(dict.fromkeys((*LEAVE, LEAVE_SIGNAL, *stop), self._leave))
         handlers.update(dict.fromkeys(notice, self._notice))
         loop = asyncio.get_running_loop()
-        for number, handler in handlers.items():
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                loop.add_signal_handler(number, handler, number)
+        self._heard = [number for number in handlers if signal.getsignal(number) is not signal.SIG_IGN]
+        for number in self._heard:
+            loop.add_signal_handler(number, handlers[number], number)
 
     def go_to(self, agent: Agent) -> None:
         self._agent = agent
         if self._noticed:
             self._notice(self._noticed)
+
+    def close(self) -> None:
+        """Let no signal change an exit code that is decided: a srun that kills on a bad exit signals those that follow.
+
+        The loop would give back the handlers that end a process while the interpreter still has its end to make.
+        """
+        loop = asyncio.get_running_loop()
+        signal.pthread_sigmask(signal.SIG_BLOCK, self._heard)
+        for number in self._heard:
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)
 
     def _notice(self, number: int) -> None:
         self._noticed = number

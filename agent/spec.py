@@ -172,6 +172,7 @@ class JobSpec:
     node_check: NodeCheck = NodeCheck()
 
     slurm: SlurmStep | None = None  # None: started by something else
+    requeue: bool = False  # under Slurm: a launch that ends with 75 and may be gone on with is requeued
 
     output: Output = Output()
     timer_file: str | None = None  # file timers are served: at this path; empty: in the run directory

@@ -49,6 +49,7 @@ def row(record: Mapping[str, object]) -> Row:
         "family": verdict.get("family"),
         "node": verdict.get("node") or None,
         "resume_step": resume.get("step"),
+        "reentry": part(record, "reentry").get("state"),
         "times_ms": {name: times.get(name) for name in _STEPS},
         "recovery_of_last_ms": times.get("recovery"),
     }
@@ -99,6 +100,12 @@ def _attempt(one: Row, after: Row | None) -> dict[str, object]:
     out = {name: value for name, value in one.items() if name != "recovery_of_last_ms"}
     out["lost_steps"] = None if after is None else _lost(one, after.get("resume_step"))
     out["recovery_ms"] = None if after is None else after.get("recovery_of_last_ms")
+    out["rto_ms"] = None
+    if after is not None and after.get("reentry") == "recovered":
+        out["state"] = "recovered"  # which its own record could not know
+        back, load = out["recovery_ms"], part(after, "times_ms").get("load")
+        if isinstance(back, float) and isinstance(load, float):
+            out["rto_ms"] = round(back + load, 3)
     return out
 
 

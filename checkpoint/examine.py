@@ -47,6 +47,7 @@ class Asked:
     deep: bool = True  # False: names, sizes and markers only
     give_up: Callable[[], bool] = never
     objection: Callable[[str], str] = unopposed  # other nodes' words: why one of that name cannot be taken, or ''
+    below: tuple[int, str] | None = None  # no step of that number or above is taken, for the reason given
 
 
 class Look(NamedTuple):

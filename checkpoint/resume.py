@@ -85,7 +85,12 @@ def looks(directory: Path, asked: Asked, patience: Patience | None = None, seen:
         if reason := asked.objection(candidate.name):
             yield Look(candidate.name, words=reason, step=candidate.step, fits=True)
             continue
+        if asked.below is not None and candidate.step is not None and candidate.step >= asked.below[0]:
+            yield Look(candidate.name, words=asked.below[1], step=candidate.step, unfinished=candidate.unfinished)
+            continue
         look = examine(directory, candidate, asked, patience, seen)
+        if look.whole and look.step is not None and asked.below is not None and look.step >= asked.below[0]:
+            look = look._replace(whole=None, words=asked.below[1])
         if look.format != LOOSE:
             framework = framework or look.format
         elif look.whole and framework and candidate.order < 0:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 from .evidence import Entry, Said
@@ -126,10 +126,10 @@ def _astray(one: _Rank) -> str:
     """Say how a rank's values are clearly others than they were; '' when they are not."""
     for name, least in (("loss", ASTRAY), ("grad_norm", MOST)):  # scaled gradients overflow for some steps
         given = [(entry.step, value) for entry in one.entries if (value := _value(entry, name)) is not None]
-        last = given[-least:]
-        ever = any(math.isfinite(value) for value in (*_values(one.last, name), *(value for _, value in given)))
-        if len(last) == least and ever and not any(math.isfinite(value) for _, value in last):
-            return f"has a {name} of {last[0][1]} since step {last[0][0]}"
+        last = list(takewhile(lambda pair: not math.isfinite(pair[1]), reversed(given)))
+        if len(last) >= least and (len(last) < len(given) or _finite(one.last, name)):
+            step, value = last[-1]
+            return f"has a {name} of {value} since step {step}"
     off = [(entry, rate) for entry in one.entries if (rate := _replayed(one, entry, "lr")) is not None]
     if len(off) >= ENOUGH and all(not _same_rate(entry.lr, rate) for entry, rate in off):
         entry, rate = off[0]
@@ -163,7 +163,7 @@ def _compared(one: _Rank, name: str) -> bool:
 
 
 def _band(one: _Rank, entry: Entry, name: str) -> tuple[float, float]:
-    """Return between what a value is as it was: at the same step, where that was said, else, but for rates, at the last."""
+    """Return between what a value is as it was: at the same step, where that was said, else at the last ones."""
     past, value, then = _finite(one.last, name), _value(entry, name), _replayed(one, entry, name)
     if name == "lr":
         return (-math.inf, math.inf) if then is None else (then - RATE * abs(then), then + RATE * abs(then))

@@ -132,6 +132,7 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
             kernel_log=_kernel_log(given),
             node_check=_node_check(given),
             slurm=None if env.slurm is None else SlurmStep(env.slurm.job_id, env.slurm.step_id, env.slurm.restarts),
+            requeue=_requeue(given, env),
             output=_output(given, env, notes),
             timer_file=env.timer_file,
         )
@@ -284,6 +285,15 @@ def _notice_signals(given: Given, env: Environment, stops: tuple[int, ...]) -> t
             f"{origin} is {text!r}, and {given.origin('signals-to-handle')} names it too; take it out of one of them"
         )
     return (number,)
+
+
+def _requeue(given: Given, env: Environment) -> bool:
+    if given.on("requeue") and env.slurm is None:
+        raise UsageError(
+            f"{given.origin('requeue')} is for a job of Slurm's, and SLURM_JOB_ID is not set; start it in one, or "
+            "leave it out"
+        )
+    return given.on("requeue")
 
 
 def _log_dir(given: Given, notes: list[str]) -> Path | None:

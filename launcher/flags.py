@@ -357,6 +357,13 @@ FLAGS: tuple[Flag, ...] = (
         metavar="SIG|none",
         ours=True,
     ),
+    Flag(
+        "requeue",
+        Group.RETRY,
+        "Under Slurm, when the launch ends with 75 after a notice, a time limit, a preemption or the loss of a node: "
+        "run `scontrol requeue` last of all. The next launch goes on.",
+        ours=True,
+    ),
     Flag("log-dir", Group.OUTPUT, "Where ranks' output and the run's records go. Default: a new one.", metavar="DIR"),
     Flag(
         "log-writer",

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from .hostlist import HostListError, counts, expand
+from ..agent.hostlist import HostListError, counts, expand
 
 FIRST_SPECIAL = 0xFFFFFFF0  # steps that Slurm has for itself: the batch script, an interactive shell of salloc's
 

@@ -19,7 +19,7 @@ from .slurm_step import MEETING
 
 USAGE = 2
 NOTICE_S = 120  # before the end of the time limit; Slurm may be a minute late
-REQUEUES = 50
+SHORT_S, SHORT_REQUEUES = 600, 20  # a job that ends so soon, so often, is not started again
 OWN = ("--nodes", "--spares", "--gpus-per-node", "--cpus-per-task", "--time", "--output")
 
 
@@ -131,7 +131,11 @@ def script(wish: Wish, halves: Split) -> str:
         *("#SBATCH --open-mode=append", "#SBATCH --requeue", "#SBATCH --no-kill"),
     ]
     return _SCRIPT.format(
-        directives="\n".join(lines), token=_KEEPING_OUT if token else "", command=" ".join(command), most=REQUEUES
+        directives="\n".join(lines),
+        token=_KEEPING_OUT if token else "",
+        command=" ".join(command),
+        short=SHORT_S,
+        requeues=SHORT_REQUEUES,
     )
 
 
@@ -166,7 +170,7 @@ code=$?
 
 # 75: the next start may go well, or goes on after the time limit. 2: wrong usage. 69: the nodes could not meet.
 # Other codes are the script's own, or 128 + the signal that ended it: a requeue would only repeat them.
-if [ "$code" -eq 75 ] && [ "${{SLURM_RESTART_COUNT:-0}}" -lt {most} ]; then
+if [ "$code" -eq 75 ] && [[ $SECONDS -ge {short} || ${{SLURM_RESTART_COUNT:-0}} -lt {requeues} ]]; then
     scontrol requeue "$SLURM_JOB_ID" && exit 75
 fi
 exit "$code"

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ..agent.hostlist import HostListError
 from ..agent.spec import Embedded
 from . import devices, values
 from .environment import Environment
 from .errors import SaidByAnother, UsageError
 from .given import Given
-from .hostlist import HostListError
 from .slurm import Slurm
 
 # One of them, and it is given.

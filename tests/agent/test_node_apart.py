@@ -109,13 +109,13 @@ def test_who_runs_nothing_leaves_at_once(most: int, signum: int, code: int) -> N
 
 
 def test_a_node_that_is_no_longer_the_schedulers_leaves_and_says_why() -> None:
-    """Its command is worth a requeue, whatever the others do."""
+    """As one that is asked to: with 0, or srun would call a job failed that the others have finished."""
     why = "Slurm has taken node1 from job 7"
     state, out = run(in_round(), words.LeaveAsked(110.0, 0, why))
     assert said(out) == ["terminate", "stop(3)"]
     assert state.facts[-1] == Left(0, why)
     _, out = run(joined(FORMING), words.LeaveAsked(1.0, 0, why))
-    assert out == [words.Exit(75, f"this node leaves: {why}", True)]
+    assert out == [words.Exit(0, f"this node leaves: {why}", True)]
 
 
 def test_a_process_that_cannot_be_killed_ends_the_agent_and_keeps_the_lease() -> None:

@@ -118,7 +118,7 @@ def test_a_term_waits_with_its_exit_for_the_answer_and_with_nothing_else() -> No
     for answer, code in ((limited(110.3, 20.0, "it is over", True), 75), (limited(110.3, None, "", True), 143)):
         (end,) = [action for action in run(done, answer)[1] if isinstance(action, words.Exit)]
         assert end.code == code
-    (end,) = [action for action in run(done, words.Tick(116.1))[1] if isinstance(action, words.Exit)]
+    (end,) = [action for action in run(done, words.Tick(117.1))[1] if isinstance(action, words.Exit)]
     assert end.code == 143, "no answer"
 
 

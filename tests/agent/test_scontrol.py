@@ -134,3 +134,10 @@ def test_one_that_is_always_hit(path: Path) -> None:
     said = asyncio.run(run_scontrol(("ping",), lambda pids: None))
     assert said == Unknown("scontrol ended with -15: it does not say why")
     assert os.path.exists(path / "scontrol")
+
+
+def test_a_notice_to_all_processes_of_a_step_hits_no_child(path: Path) -> None:
+    """Red when ``bounded_child`` does not block it: the program is run twice, and a resume hook would have failed."""
+    program(path, f"echo run >> {path}/runs\nkill -USR1 $$\nkill -USR2 $$\necho yes")
+    assert asyncio.run(run_scontrol(("ping",), lambda pids: None)) == "yes\n"
+    assert (path / "runs").read_text() == "run\n"

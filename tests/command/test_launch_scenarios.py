@@ -163,12 +163,20 @@ def on_one_cpu() -> Iterator[int]:
         os.sched_setaffinity(0, before)
 
 
-def test_b56_srun_without_cpus_per_task(place: Place) -> None:
-    """Red without the advice for Slurm in ``starting.cpus``."""
+STEP = {"SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "node1", "SLURM_STEP_NUM_NODES": "1"}
+
+
+@pytest.mark.parametrize(
+    ("env", "advice"),
+    [(STEP, "write srun --cpus-per-task=2 or more"), ({"SLURM_JOB_ID": "4711"}, "give sbatch or salloc --cpus-per")],
+    ids=["srun", "a batch script"],
+)
+def test_b56_what_slurm_is_to_be_given(place: Place, env: dict[str, str], advice: str) -> None:
+    """Red when the advice does not tell srun's step from the batch script (``starting.cpus``)."""
     with on_one_cpu():
-        node = place.command("--nproc-per-node", "2", place.script("t.py", TELL), env=KEPT | {"SLURM_STEP_ID": "0"})
+        node = place.command("--nproc-per-node", "2", place.script("t.py", "pass"), env=env)
     assert node.exit_code() == 0, node.say()
-    assert node.err.count("give srun --cpus-per-task=N as well: since Slurm 22.05 it does not take sbatch's") == 1
+    assert node.err.count(advice) == 1
 
 
 @pytest.mark.parametrize("mode", ["", "node", "socket", "exclusive", "core-complex"])

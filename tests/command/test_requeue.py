@@ -16,7 +16,27 @@ from remuster.rendezvous.mirrored import GAP
 
 pytestmark = pytest.mark.process
 
-STEP = {"SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "0", "SLURM_NODEID": "0", "SLURM_PROCID": "0", "SLURM_NTASKS": "1"}
+STEP = {
+    "SLURM_JOB_ID": "4711",
+    "SLURM_STEP_ID": "0",
+    "SLURM_NODEID": "0",
+    "SLURM_PROCID": "0",
+    "SLURM_NNODES": "1",
+    "SLURM_NTASKS": "1",
+    "SLURM_STEP_NODELIST": "node1",
+    "SLURM_STEP_NUM_NODES": "1",
+    "SLURM_STEP_NUM_TASKS": "1",
+    "SLURM_STEP_TASKS_PER_NODE": "1",
+}
+RUN = "4711.0"
+SECOND = {  # node of a step of two
+    "SLURM_NODEID": "1",
+    "SLURM_NNODES": "2",
+    "SLURM_NTASKS": "2",
+    "SLURM_STEP_NODELIST": "node[1-2]",
+    "SLURM_STEP_NUM_NODES": "2",
+    "SLURM_STEP_NUM_TASKS": "2",
+}
 FORGETS = "a requeue begins anew, with round 1 and a whole budget"
 # Says which attempt and round it is and where it resumes, publishes if it is told to, and ends as it is told.
 TRAINER = """
@@ -41,7 +61,7 @@ def launch(place: Place, restarts: int, rounds: str, ends: str, *options: str | 
 
 
 def job(directory: Path) -> dict[str, Any]:
-    return json.loads((directory / ".remuster" / "4711" / "job.json").read_text())["job"]
+    return json.loads((directory / ".remuster" / RUN / "job.json").read_text())["job"]
 
 
 def test_budget_attempts_and_rounds_go_on_after_a_requeue(place: Place) -> None:
@@ -51,7 +71,7 @@ def test_budget_attempts_and_rounds_go_on_after_a_requeue(place: Place) -> None:
     first = launch(place, 0, "1,2", "14,14", *kept)
     assert first.exit_code() == 75, first.say()  # hardware: worth a requeue, and the one retry is spent
     assert FORGETS not in first.err
-    assert (job(directory)["launch"], job(directory)["round"]) == ("4711.0", 2)
+    assert (job(directory)["launch"], job(directory)["round"]) == ("4711.0.0", 2)
 
     spent = launch(place, 1, str(2 + GAP), "14", *kept)
     assert spent.exit_code() == 75, spent.say()  # no new retry for a new launch
@@ -61,7 +81,7 @@ def test_budget_attempts_and_rounds_go_on_after_a_requeue(place: Place) -> None:
     assert again.exit_code() == 75, again.say()
     said = [(place.desk / f"round-{n + 2 * GAP}").read_text() for n in (2, 3)]
     assert said == ["0 nothing", f"1 {2 + 2 * GAP}"]  # the step that was published gave the retry back, once
-    assert (job(directory)["launch"], job(directory)["past"]) == ("4711.2", ["4711.1", "4711.0"])
+    assert (job(directory)["launch"], job(directory)["past"]) == ("4711.0.2", ["4711.0.1", "4711.0.0"])
 
     last = launch(place, 3, str(3 + 3 * GAP), "0", *kept)
     assert last.exit_code() == 0, last.say()
@@ -81,7 +101,7 @@ def test_what_a_requeue_forgets_is_said_once_by_the_first_node(place: Place) -> 
     assert (node.exit_code(), node.err.count(FORGETS)) == (0, 1), node.say()
     for env, options in (
         ({}, ()),
-        (STEP | {"SLURM_NODEID": "1"}, ()),
+        (STEP | SECOND, ("--standalone",)),
         (STEP, ("--checkpoint-dir", place.folder / "kept")),
     ):
         node = place.command(*options, place.script("t.py", "pass"), env=env)

@@ -6,12 +6,13 @@ broken in a copy of the product to see the test fail.
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
 import pytest
 from command.cluster import STEADY, Node, Place
-from command.processes import boottime
+from command.processes import boottime, until
 
 pytestmark = pytest.mark.process
 
@@ -102,9 +103,75 @@ def test_a_notice_says_what_is_left_and_ranks_that_stay_are_ended_in_time(place:
     asked = boottime()
     send(node, signal.SIGUSR1)
     assert node.exit_code() == 75, node.say()
-    assert 2.5 < boottime() - asked < 11, "half of the time is the ranks' own"
-    assert "the job's time limit is near: 12 s are left to save and leave" in node.err
+    assert 2 < boottime() - asked < 12 + 5, "a part of the time is the ranks' own"
+    assert "the job's time limit is near: 1" in node.err, "12 s, or what a slow answer leaves of them"
+    assert " s are left to save and leave" in node.err
     assert "this node was asked to leave: the job's time limit is near" in node.err
+
+
+def test_a_requeue_is_asked_for_last_of_all_by_the_one_that_led(place: Place) -> None:
+    """Red when it is asked for before the record is there, and when a scancel is answered by one."""
+    here = f'[ "$1" = requeue ] && ls {place.folder}/nodes/0/logs/*/attempts > {place.folder}/then\n'
+    node = started(place, here + PREEMPTED, "--requeue")
+    send(node, signal.SIGTERM)
+    assert node.exit_code() == 75, node.say()
+    assert (place.folder / "asked").read_text().splitlines()[-1] == "requeue 812"
+    assert (place.folder / "then").read_text().split() == ["attempt-000.json"], node.say()
+    assert "job 812 is requeued: scontrol requeue 812" in node.err
+
+
+def test_without_scontrol_a_line_says_how_to_requeue(place: Place) -> None:
+    """Red when a missing scontrol is an error of the job."""
+    node = started(place, None, "--requeue")
+    send(node, signal.SIGUSR2)
+    place.order("done")
+    assert node.exit_code() == 75, node.say()
+    assert "job 812 could not be requeued: scontrol could not be started: No such file or directory" in node.err
+    assert "; on a login node: scontrol requeue 812" in node.err
+
+
+LOOKS = """
+import os, sys, time
+from pathlib import Path
+from remuster import stop_requested
+desk, rank = Path(sys.argv[1]), os.environ["RANK"]
+stop_requested()
+(desk / f"up-{rank}").write_text(str(os.getpid()))
+while not stop_requested() or (desk / "fails").exists():
+    if rank == "1" and (desk / "fails").exists() and (desk / "up-0").exists():
+        sys.exit(3)
+    time.sleep(0.01)
+time.sleep(0.3)
+(desk / f"saved-{rank}").write_text("")
+"""
+
+
+def looking(place: Place) -> Node:
+    (place.folder / "bin").mkdir()
+    env = {**SLURM, "PATH": str(place.folder / "bin")}
+    node = place.command(*GRACE, "--nproc-per-node", "2", place.script("t.py", LOOKS), place.desk, env=env)
+    until(lambda: all((place.desk / f"up-{rank}").exists() for rank in (0, 1)), "ranks look", show=place.say)
+    return node
+
+
+def test_slurms_own_term_does_not_end_a_rank_that_looks(place: Place) -> None:
+    """Red when ``worker/notice.py`` leaves SIGTERM as it is."""
+    node = looking(place)
+    for rank in (0, 1):
+        os.kill(int((place.desk / f"up-{rank}").read_text()), signal.SIGTERM)
+    send(node, signal.SIGTERM)
+    assert node.exit_code() == 143, node.say()
+    assert {path.name for path in place.desk.glob("saved-*")} == {"saved-0", "saved-1"}
+
+
+def test_a_rank_that_looks_is_still_ended_at_once_after_a_failure(place: Place) -> None:
+    """Red when ``Crew.terminate`` kills nobody who stays: the grace would be waited for."""
+    node = looking(place)
+    began = boottime()
+    place.order("fails")
+    assert node.exit_code() == 3, node.say()
+    assert boottime() - began < 15
+    assert node.records()[0]["exit_codes"] == {"0": -9, "1": 3}
 
 
 def test_notices_are_of_the_ranks_alone_when_told_so(place: Place) -> None:

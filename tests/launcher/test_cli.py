@@ -144,7 +144,7 @@ SAMPLES = {
     "on-event": ("true --x", "http://h/x", lambda s: s.on_event[1:] or s.on_event, ("--x",), ("http://h/x",)),
 }
 OF_STATIC = ("node-rank", "master-addr", "master-port", "etcd-binary")
-UNDER_SLURM = ("no-scrub-env",)
+UNDER_SLURM = ("no-scrub-env", "requeue")
 SWITCHES = {
     "standalone": lambda s: s.backend is Backend.MEMORY,
     "fresh": lambda s: s.fresh,
@@ -154,6 +154,7 @@ SWITCHES = {
     "virtual-local-rank": lambda s: s.virtual_local_rank,
     "scrub-env": lambda s: s.scrub_env,
     "no-scrub-env": lambda s: not s.scrub_env,
+    "requeue": lambda s: s.requeue,
 }
 
 

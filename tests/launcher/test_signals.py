@@ -80,6 +80,12 @@ def test_under_slurm_nothing_need_be_typed(
     assert (spec.notice_signals, spec.stop_signals) == (notices, stops)
 
 
+def test_a_requeue_is_slurms(command: Command) -> None:
+    assert command.spec("--requeue t.py", SLURM_JOB_ID="812").requeue is True
+    assert command.spec("t.py", SLURM_JOB_ID="812").requeue is False
+    assert "--requeue is for a job of Slurm's, and SLURM_JOB_ID is not set; " in command.refusal("--requeue t.py")
+
+
 def test_one_signal_cannot_do_both(command: Command) -> None:
     said = command.refusal("--notice-signal=USR1 --signals-to-handle=SIGTERM,SIGUSR1 t.py")
     assert "--notice-signal is 'USR1', and --signals-to-handle names it too; take it out of one of them" in said

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from launcher_lines import Command
 
+from remuster.agent import hostlist
+from remuster.agent.hostlist import HostListError
 from remuster.agent.spec import Backend, Embedded, SlurmStep
-from remuster.launcher import hostlist, slurm
-from remuster.launcher.hostlist import HostListError
+from remuster.launcher import slurm
 from remuster.launcher.slurm import Slurm
 from remuster.launcher.slurm_step import FIRST_PORT, JOBS, STEPS, ranks, step_port
 

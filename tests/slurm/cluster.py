@@ -93,11 +93,17 @@ class BatchJob:
 
     def start_now(self) -> None:
         """Do not wait for the two minutes after which Slurm starts a job again that was requeued."""
-        self._cluster.sh(f"scontrol update JobId={self.id} StartTime=now")
+        # A slurmd starts nothing of a job whose credential it has revoked within the same second.
+        self._cluster.sh(f"scontrol update JobId={self.id} StartTime=now+2")
 
     def processes(self) -> list[Process]:
         """Return what lives of it on all nodes that are up: whatever is neither Slurm's own daemon nor munge's."""
         return [p for name in self._cluster.nodes for p in self._cluster.processes(name)]
+
+    def ours(self, node: str = "") -> list[Process]:
+        """Return what lives of it, on one node or all, that Slurm has no name for: agents, their store, ranks."""
+        found = self._cluster.processes(node) if node else self.processes()
+        return [p for p in found if not p.title.startswith(("slurmstepd", "srun ", "/bin/bash "))]
 
 
 class Cluster:
