@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from .beside import Beside
 from .digest import OVERDUE
 from .errors import GaveUp
 from .examine import LOOSE, Asked, Look, Seen, examine
@@ -78,8 +79,8 @@ def looks(directory: Path, asked: Asked, patience: Patience | None = None, seen:
         words = "it is itself a checkpoint: give the directory that holds it"
         yield Look(str(directory), format_, words=words, astray=words)
         return
-    framework = ""  # whose checkpoints lie there
-    for candidate in listing.candidates:
+    beside = Beside(directory, listing.candidates, asked, seen)
+    for at, candidate in enumerate(listing.candidates):
         if asked.give_up():
             raise GaveUp(OVERDUE)
         if reason := asked.objection(candidate.name):
@@ -91,11 +92,7 @@ def looks(directory: Path, asked: Asked, patience: Patience | None = None, seen:
         look = examine(directory, candidate, asked, patience, seen)
         if look.whole and look.step is not None and asked.below is not None and look.step >= asked.below[0]:
             look = look._replace(whole=None, words=asked.below[1])
-        if look.format != LOOSE:
-            framework = framework or look.format
-        elif look.whole and framework and candidate.order < 0:
-            look = look._replace(whole=None, words=f"{look.words}, but without a step, beside {framework} checkpoints")
-        yield look
+        yield beside.compared(at, look)
 
 
 def _itself(directory: Path, candidates: Iterable[Candidate]) -> str:

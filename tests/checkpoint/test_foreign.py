@@ -117,8 +117,8 @@ def test_one_without_a_number_has_its_place_by_its_age(tmp_path: Path) -> None:
     assert [look.name for look in looks(tmp_path, Asked())] == [
         "last.ckpt",
         "epoch=1-step=10.ckpt",
-        "old.ckpt",
         "model.pt",
+        "old.ckpt",
     ]
 
 
