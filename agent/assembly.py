@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 STOP_S = 600.0  # beyond the grace, for a node that lives to prove its ranks dead
 STALL_S = 1800.0  # beyond all that a leader waits for: who stands longer has no leader that can go on
 ALONE_S = 5.0  # for a node that meets nobody else: when it is not ready now, it is not fit
+RECORDS_S = 5.0  # for the newest checkpoint to be verified, and records: what a scheduler's limit must leave
 SLACK_S = 2.0  # after a TTL, for the store to say that a lease has expired
 
 
@@ -59,7 +60,7 @@ def assemble(parts: Parts) -> Agent:
     spec, settings, log, place = parts.spec, parts.settings, parts.log, parts.place
 
     def crew(post: Callable[[words.Event], None]) -> Crew:
-        return Crew(spec, parts.seat, post, place)
+        return Crew(spec, parts.seat, post, place, parts.spared)
 
     async def judge(ask: Conclude) -> Concluded:
         from .counsel import Bench
@@ -102,7 +103,8 @@ def assemble(parts: Parts) -> Agent:
     def made_wards() -> Wards:
         from .wards import Wards
 
-        return Wards(parts.store, settings.keys, log.line)
+        earlier = None if spec.embedded is None or settings.kept.run is None else settings.kept.run.bars
+        return Wards(parts.store, settings.keys, log.line, earlier)
 
     async def vet(n: Round) -> words.Checked:
         from .blamed import Suspected, vet
@@ -117,6 +119,12 @@ def assemble(parts: Parts) -> Agent:
 
         sight = await answer(action.asked, spec.checkpoint_dir, spec.resume_timeout_s)
         return words.Looked(boottime(), action.round, sight)
+
+    async def ask(action: words.AskLimit) -> words.Limited:
+        from .limit import ask_limit
+
+        assert spec.slurm is not None  # nobody else is asked
+        return await ask_limit(spec.slurm, action, parts.spared.by("scontrol"))
 
     wards = made_wards if spec.backend is Backend.ETCD else None
     entrance = Entrance(spec, parts.spared.by("resume hook"), log.line, {})
@@ -139,6 +147,7 @@ def assemble(parts: Parts) -> Agent:
         job_seen,
         vet,
         look,
+        ask,
     )
     agent = Agent(settings, around, crew)
     return agent
@@ -172,4 +181,6 @@ def settings_of(spec: JobSpec, node: NodeId, machine: Machine, address: str) -> 
         stall_s=spec.join_timeout_s + spec.last_call_timeout_s + spec.resume_timeout_s + spec.grace_s + STALL_S,
         terms=terms(spec, loopback_of(machine) if is_loopback(address) else ELSEWHERE),
         master=spec.master,
+        asks=spec.slurm is not None,
+        reserve_s=spec.kill_bound_s + RECORDS_S,
     )

@@ -40,6 +40,10 @@ class HookError(Exception):
     """The resume hook gave no usable answer; the sentence says why and what to do."""
 
 
+class Astray(HookError):
+    """What was asked for cannot be meant: checkpoints are there, and none is as the command line has it."""
+
+
 @dataclass(frozen=True, slots=True)
 class BuiltIn:
     """Search ``directory`` for the newest checkpoint that verifies."""
@@ -170,6 +174,8 @@ def _choose(
         choice = search(hook.directory, asked, seen=hook.seen)
     except CheckpointError as error:
         raise HookError(str(error)) from error
+    if choice.astray:
+        raise Astray(f"no checkpoint can be re-entered as it was asked for: {choice.astray}")
     name = os.path.relpath(choice.path, hook.directory) if choice.path else ""
     return ResumePoint(choice.path, choice.step, choice.format, choice.verified, name=name), choice.refused
 

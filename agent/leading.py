@@ -74,6 +74,7 @@ class Leading:
     async def _follow(self, token: int) -> None:
         if self._counsel.wards is not None:
             wards = self._counsel.wards()
+            await wards.restore()
             self._bar(await wards.barred())  # before the first round can close
             self._spawn(wards.follow(self._bar))
         while True:

@@ -13,7 +13,7 @@ from ..rendezvous.replacing import replace
 from ..rendezvous.snapshot import opened
 from ..rendezvous.store import KeyValue, TxnResult
 from ..rendezvous.writes import Kind, Seen
-from .node_enter import AGAIN_S, UNKNOWN, Step, end, enter, later
+from .node_enter import AGAIN_S, UNKNOWN, Step, end, enter, later, refused
 from .node_state import NodeState, Ranks
 from .node_words import (
     AcknowledgeFence,
@@ -33,6 +33,7 @@ from .node_words import (
     LeaderSeen,
     LeaseLost,
     LeaveAsked,
+    Limited,
     Looked,
     NothingLeft,
     NoticeGiven,
@@ -95,16 +96,18 @@ def take(s: NodeState, event: Event) -> Step:
                 return s, ()
             cls = "rdzv_closed" if s.settings.master else "port_in_use"  # a port that is given stays what it is
             return _break(replace(s, round=n, facts=(), told=False, broken=None), "failed", Fault(what, cls)), ()
-        case LeaveAsked(signal=signal):
+        case LeaveAsked(signal=signal, why=why):
             if s.leaving is not None:
                 return _again(s, event), ()
             by = event.at + s.settings.grace_s + LAST_WORDS_S
-            left = Left(signal)
+            left = Left(signal, why)
             facts = s.facts if s.ranks is Ranks.NONE else (*s.facts, left)
             insisted_at = event.at if signal in INSISTS else 0.0
             return replace(s, leaving=left, leave_by=by, insisted_at=insisted_at, facts=facts), ()
-        case NoticeGiven():
-            return replace(s, noticed=True), ()
+        case NoticeGiven(signal=signal):
+            return replace(s, noticed=True, notice_signal=s.notice_signal or signal), ()
+        case Limited():
+            return _limited(s, event)
         case Collected(round=n, words=words):
             wanted = n == s.round and "collect" in s.pending  # not what an earlier incarnation had asked for
             return (replace(_done(s, "collect"), words=words) if wanted else _done(s, "collect")), ()
@@ -118,6 +121,22 @@ def take(s: NodeState, event: Event) -> Step:
             return s, ()
         case _:
             return _ranks(s, event)
+
+
+def _limited(s: NodeState, event: Limited) -> Step:
+    """Take the scheduler's word: whom it ends pays nothing, and is done before it kills."""
+    told = (Tell(event.sentence),) if event.sentence else ()
+    if event.leaving:
+        s = replace(s, answer_by=0.0)
+    if event.why:
+        s = replace(s, noticed=True, why_ended=event.why)
+    if event.left_s is None:
+        return s, told
+    reserve = min(s.settings.reserve_s, event.left_s / 2)
+    kill_by = event.at + event.left_s - reserve
+    term_by = kill_by - min(s.settings.grace_s, (kill_by - event.at) / 2)
+    leave_by, ends_at = min(s.leave_by, kill_by + reserve / 2), event.at + event.left_s
+    return replace(s, term_by=term_by, kill_by=kill_by, leave_by=leave_by, ends_at=ends_at), told
 
 
 def _again(s: NodeState, event: LeaveAsked) -> NodeState:
@@ -311,6 +330,8 @@ def _reread(s: NodeState, event: Rereading) -> Step:
         return later(replace(s, holder=None), event.at), ()
     if event.node is not None and event.node.lease == s.inc != 0:
         first = not s.joined
+        if first and not s.launch and (no := refused(s, event.terms)) is not None:
+            return no  # another launch has begun since its join was sent, and it was let into the one before
         own = opened(event.node, decode_node)
         s = replace(s, mod=event.node.mod_revision, ready=own.ready, told_check=(own.checked, own.unfit))
         s = _leader(_job(s, event.job, event.at), event.leader, event.at, event.revision)

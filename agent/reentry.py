@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 SENTENCE = 240  # characters of what went wrong: it travels in the job record
 STORAGE = (75, "fs_transient", "start again when it can be read")  # exit code, class, and what to do
 HOOK = (1, "user_exception", "mend the hook, or leave --resume-hook out")
+USAGE = (2, "user_args", "correct --checkpoint-dir or --checkpoint-format; from nothing its progress would be lost")
 
 
 class Others:
@@ -54,7 +55,7 @@ class Entrance(NamedTuple):
         spec = self.spec
         if spec.resume_hook is None and spec.checkpoint_dir is None:
             return Resumed(boottime(), ask.round, ResumePoint(), wall=time.time())
-        from .hook import BuiltIn, Care, Hook, HookError, HookRequest, find_resume_point, parse_hook
+        from .hook import Astray, BuiltIn, Care, Hook, HookError, HookRequest, find_resume_point, parse_hook
 
         care = Care(FileThread("hook"), spec.resume_timeout_s, self.spare, self.say)
         others = self._others(ask)
@@ -78,13 +79,15 @@ class Entrance(NamedTuple):
             why = f"the checkpoints in {spec.checkpoint_dir} could not be read: {error}"
             return Resumed(boottime(), ask.round, ResumePoint(), outcome=_ended(why, *STORAGE))
         except HookError as error:
-            ending = STORAGE if spec.resume_hook is None else HOOK
+            ending = USAGE if isinstance(error, Astray) else STORAGE if spec.resume_hook is None else HOOK
             return Resumed(boottime(), ask.round, ResumePoint(), outcome=_ended(str(error), *ending))
         finally:
             care.files.close()
         for name, reason in result.refused:
             if reason != NOT_FOR_ALL:
                 self.say(f"checkpoint {name} is passed over: {reason}")
+        if result.refused and not (result.point.path or ask.against):
+            self.say(f"no checkpoint in {spec.checkpoint_dir} can be re-entered: the job begins from nothing")
         return Resumed(boottime(), ask.round, result.point, result.refused, None, time.time(), question)
 
     def _others(self, ask: SelectResume) -> Others:

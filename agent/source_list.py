@@ -26,6 +26,7 @@ class Around(NamedTuple):
     post: Callable[[words.Event], None]  # takes alarms
     beats: Callable[[], Beats | None]  # the page of the present round
     gpus: GpuChild | None  # what reads the GPUs' driver, if it was started before the ranks
+    spare: Callable[[tuple[int, ...]], None]  # the pids of children of sources, to be left alone by sweeps
 
 
 def makers(around: Around) -> tuple[Maker, ...]:
@@ -80,6 +81,14 @@ def makers(around: Around) -> tuple[Maker, ...]:
 
         return Fabric()
 
+    def slurm() -> Source:
+        from .slurm_watch import SlurmWatch
+
+        assert spec.slurm is not None
+        # The list that is asked for has one part of a heterogeneous job, which need not be this node's.
+        node = "" if "SLURM_HET_SIZE" in around.environ else around.environ.get("SLURMD_NODENAME", "")
+        return SlurmWatch(spec.slurm, node, spec.lease_ttl_s, post, around.spare)
+
     def said() -> dict[int, Beat]:
         page = around.beats()
         return page.read() if page is not None else {}
@@ -95,4 +104,5 @@ def makers(around: Around) -> tuple[Maker, ...]:
         return page.stack(local_rank) if page is not None else b""
 
     log = (kernel,) if spec.kernel_log else ()
-    return (memory, gpus, lines, *log, hangs, reentry, stacks, dumps, fabric)
+    scheduler = (slurm,) if spec.slurm is not None else ()
+    return (memory, gpus, lines, *log, hangs, reentry, stacks, dumps, fabric, *scheduler)

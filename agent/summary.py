@@ -26,6 +26,7 @@ class Account(NamedTuple):
     job: Job
     queue_ms: float | None  # from the start of the command until the launch's first round had formed
     written_at: str | None  # wall clock, for people
+    drained: Mapping[str, str] = {}  # hosts, and what the site's command for them came to
 
 
 def row(record: Mapping[str, object]) -> Row:
@@ -80,6 +81,7 @@ def summary(account: Account, rows: Iterable[Row]) -> dict[str, object]:
         "spent": dict(job.spent),
         "queue_ms": account.queue_ms,
         "attempts": attempts,
+        "drained": [{"host": host, "outcome": outcome or None} for host, outcome in account.drained.items()],
         "totals": {
             "attempts": len(attempts),
             "charged": len(charged),

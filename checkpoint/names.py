@@ -8,23 +8,32 @@ candidates; whether one is whole, and often its step, is for its content to say.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from .layout import step_of
 
 SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".tar", ".safetensors")  # of checkpoints that are single files
 
-_UNFINISHED = re.compile(
-    r"\.(tmp|temp|part|partial|incomplete|superseded|orbax-checkpoint-tmp)(?![a-z])|^tmp|~$", re.I | re.A
+_UNFINISHED = re.compile(  # as a word of its own; "temp" and "part" mean other things too
+    r"\.(temp|part|partial|superseded|orbax-checkpoint-tmp)(?![a-z])|^_?te?mp(?![a-z])|^tmp|[-_](temp|part)$|~$"
+    r"|(?<![a-z])(tmp|incomplete|unfinished|in[-_]?progress|writing|saving|staging|deleting)(?![a-z])",
+    re.I | re.A,
 )
 _DATE = re.compile(
     r"(?<!\d)(20\d\d)(-?)([01]\d)\2([0-3]\d)[-_T](\d\d)([-:]?)(\d\d)\6(\d\d)(?:\.(\d{1,6})|(?!\d))", re.A
 )
 _STEP = re.compile(r"(?:step|iter(?:ation)?)s?[=_-]?(\d+)", re.I | re.A)
+_EPOCH = re.compile(r"(?<![a-z])epoch[=_-]?(\d+)", re.I | re.A)  # before other numbers, which may be a metric's
+_RANK = re.compile(r"(?<![a-z])rank[=_-]?\d+", re.I | re.A)  # which of several files, not when
 _NUMBER = re.compile(r"(?<![\d.])\d+(?![\d.]*\.?\d)", re.A)
+_PART = re.compile(
+    r"(?<![a-z])(optim(izer)?s?|(lr[_-]?)?sched(uler)?s?|(grad[_-]?)?scaler|rng([_-]?state)?s?)(?![a-z])", re.I
+)
+_SPARE = re.compile(rf"{_PART.pattern}|(?<![a-z])(best|ema)(?![a-z])", re.I)
 _VERSION = re.compile(r"-v\d+$", re.A)
 MOST_DIGITS = 18
-_PLAIN = re.compile(rf"[A-Za-z_]*-?([0-9]{{1,{MOST_DIGITS}}})").fullmatch  # most names, of which there can be thousands
+_PLAIN = re.compile(rf"([A-Za-z_]*-?)([0-9]{{1,{MOST_DIGITS}}})").fullmatch  # most names; there can be thousands
 
 
 class Candidate(NamedTuple):
@@ -38,8 +47,8 @@ class Candidate(NamedTuple):
 
 def candidate(name: str, is_file: bool) -> Candidate | None:
     """Read an entry's name; None for what is no checkpoint: hidden names, pointers, logs, configurations."""
-    if not is_file and (plain := _PLAIN(name)) is not None and not name.startswith("tmp"):
-        step = int(plain[1])
+    if not is_file and (plain := _PLAIN(name)) is not None and not _is_unfinished(plain[1]):
+        step = int(plain[2])
         return Candidate(name, step, step)
     if name.startswith(".") or (is_file and not name.endswith(SUFFIXES) and step_of(name) is None):
         return None
@@ -51,10 +60,26 @@ def candidate(name: str, is_file: bool) -> Candidate | None:
     if date := _DATE.search(stem):
         parts, fraction = date.group(1, 3, 4, 5, 7, 8), date[9] or ""
         return Candidate(name, int("".join(parts) + fraction.ljust(6, "0")), None, bool(found))
-    numbers = _STEP.findall(stem) or _NUMBER.findall(stem)
+    stem = _RANK.sub("", stem)
+    numbers = _STEP.findall(stem) or _EPOCH.findall(stem) or _NUMBER.findall(stem)
     if not numbers or len(numbers[-1]) > MOST_DIGITS:
         return Candidate(name, -1, None, bool(found))
     return Candidate(name, int(numbers[-1]), int(numbers[-1]), bool(found))
+
+
+@lru_cache(maxsize=64)
+def _is_unfinished(start: str) -> bool:
+    return _UNFINISHED.search(start) is not None
+
+
+def is_part(name: str) -> bool:
+    """Say whether a file's name is that of something beside a model: no checkpoint by itself."""
+    return _PART.search(name) is not None
+
+
+def is_spare(name: str) -> bool:
+    """Say whether a name is to come after others that are as new: part of a checkpoint, or the best so far."""
+    return _SPARE.search(name) is not None
 
 
 def shown(name: str) -> str:

@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import cast
 
 from .digest import opened_directory, opened_file
 from .errors import Unreadable
 from .layout import LATEST, step_of
-from .names import Candidate, candidate
+from .names import Candidate, candidate, is_spare
 from .patience import Patience
 
 POINTERS = (LATEST, "latest", "latest_checkpointed_iteration.txt")
+MARKERS = ("-unfinished", ".unfinished")  # ends of one length
 _MAX_HINT_BYTES = 4096
+Found = tuple[int, bool, str, Candidate, "os.DirEntry[str]"]  # as they are ordered
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +55,18 @@ def scan(directory: Path, patience: Patience) -> Listing:
 
 def _list(directory: Path) -> tuple[tuple[Candidate, ...], tuple[str, ...]]:
     """Return candidates, and which pointer files there are."""
-    found: list[tuple[int, bool, int, str, Candidate]] = []  # as they are ordered
+    found: list[Found] = []
+    marked: set[str] = set()  # what a marker file beside it calls unfinished, as NeMo's do
     pointers: list[str] = []
     try:
         with os.scandir(directory) as entries:
             for entry in entries:
                 if entry.name in POINTERS:
                     pointers.append(entry.name)
+                elif entry.name.endswith(MARKERS) and _is_file(entry):
+                    marked.add(entry.name[: -len(MARKERS[0])])
                 elif (item := candidate(entry.name, _is_file(entry))) and not (item.order < 0 and _repeats(entry)):
-                    # one without a number in its name, such as last.ckpt, has its place among the others by its age
-                    age = _age(entry) if item.order < 0 and item.name.endswith(".ckpt") else 0
-                    found.append((item.order, not item.unfinished, age, item.name, item))
+                    found.append((item.order, not item.unfinished, item.name, item, entry))
     except FileNotFoundError:
         raise
     except OSError as e:
@@ -70,11 +74,26 @@ def _list(directory: Path) -> tuple[tuple[Candidate, ...], tuple[str, ...]]:
             f"the checkpoint directory {str(directory)!a} cannot be listed: {e.strerror}; "
             "mount or repair it: starting without it could throw the job's progress away"
         ) from e
+    if marked:
+        found = [_marked(one) if marked & {one[2], one[2].removesuffix(".ckpt")} else one for one in found]
     found.sort(reverse=True)
-    ordered = tuple(item for *_, item in found)
+    ordered = tuple(item for _, alike in groupby(found, lambda one: one[:2]) for item in _newest_first(alike))
     if not found or found[0][0] < 0 or found[-1][0] >= 0:
         return ordered, tuple(pointers)
-    return _placed(directory, ordered, {name: age for _, _, age, name, _ in found if age}), tuple(pointers)
+    return _placed(directory, ordered), tuple(pointers)
+
+
+def _marked(one: Found) -> Found:
+    order, _, name, item, entry = one
+    return order, False, name, item._replace(unfinished=True), entry
+
+
+def _newest_first(alike: Iterable[Found]) -> tuple[Candidate, ...]:
+    """Order those of one number, or without any, by their age: ``epoch=1-val_loss=0.20.ckpt`` says nothing of it."""
+    same = [(item, entry) for *_, item, entry in alike]
+    if same[1:]:
+        same.sort(key=lambda one: (is_spare(one[0].name), -_age(one[1]), len(one[0].name), one[0].name))
+    return tuple(item for item, _ in same)
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
@@ -105,15 +124,23 @@ def _repeats(entry: os.DirEntry[str]) -> bool:
     return beside and os.path.lexists(os.path.join(directory, name))
 
 
-def _placed(directory: Path, found: tuple[Candidate, ...], ages: Mapping[str, int]) -> tuple[Candidate, ...]:
-    """Put those without a number before the others if they are newer than the newest of these, else after them."""
+def _placed(directory: Path, found: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
+    """Put those as ``last.ckpt`` before the others if they are newer than the newest of these, else after them."""
     numbered = tuple(item for item in found if item.order >= 0)
-    try:
-        newest = (directory / numbered[0].name).stat().st_mtime_ns
-    except OSError:
-        newest = 0
-    newer = tuple(item for item in found if ages.get(item.name, -1) > newest)
+    newest = _written(directory / numbered[0].name, follow=True)
+    newer = tuple(
+        item
+        for item in found
+        if item.order < 0 and item.name.endswith(".ckpt") and _written(directory / item.name) > newest
+    )
     return (*newer, *numbered, *(item for item in found if item.order < 0 and item not in newer))
+
+
+def _written(path: Path, follow: bool = False) -> int:
+    try:
+        return path.stat(follow_symlinks=follow).st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _hint(directory: Path, pointer: str) -> Candidate | None:

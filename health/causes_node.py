@@ -175,7 +175,7 @@ def left(nodes: Sequence[NodeEvidence]) -> Cause | None:
         for fact in node.facts:
             if isinstance(fact, Left):
                 by = exits.words(-fact.signal) if fact.signal else "command"
-                why = f"{node.node} was asked to leave by {by}"
+                why = f"{node.node} left: {short(fact.why)}" if fact.why else f"{node.node} was asked to leave by {by}"
                 if fact.signal == KEEPER_KILLED:
                     why = f"the keeper on {node.node} was killed: its agent stopped its ranks and left"
                 verdict = Verdict(LEAVE, "none", node.node, sentence=why, fingerprint=fingerprint(LEAVE, "", "", ""),

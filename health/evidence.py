@@ -62,9 +62,10 @@ class AgentDied(NamedTuple):
 
 
 class Left(NamedTuple):
-    """The node was asked to leave by ``signal`` (a number; 0 = by command)."""
+    """The node was asked to leave by ``signal`` (a number; 0 = by command), or left by itself, and ``why``."""
 
     signal: int
+    why: str = ""
 
 
 class Told(NamedTuple):
@@ -89,6 +90,7 @@ class Beat(NamedTuple):
     last_s: float
     times: int = 1  # how often it has said something
     longest_s: float = 0.0  # the longest that it has said nothing between two beats, as it measured itself
+    slept_s: float = 0.0  # for how long the machine slept between beats
 
 
 class Entry(NamedTuple):

@@ -59,7 +59,7 @@ class Accelerate:
         """See Format."""
         files = folder.files
         engines = {file.partition("/")[0] for file in files if ENGINE.match(file)}
-        sharded = {match[1] for file in files if (match := FSDP.match(file))}
+        sharded = {match[1] for file in files if (match := FSDP.match(file))} | dcp.beside(files)
         ranks = rank_files(files, RANKED, "random_states_{}.pkl".format, question.world)
         weights = weights_in(folder)
         own = {file for file in files if OWN.fullmatch(file)}
@@ -80,7 +80,7 @@ class Accelerate:
             return wrong
         count = len(ranks.paths)
         how = f"model, optimizer and the random states of {count} rank{'s' * (count > 1)}, {looked}"
-        return Whole(how + (f"; {UNRECORDED}" if question.world is None else ""), world=count)
+        return Whole(how + (f"; {UNRECORDED}" if question.world is None else ""), world=count, counted=True)
 
 
 def _gaps(files: Collection[str]) -> set[str]:

@@ -14,13 +14,14 @@ from collections.abc import Collection
 from typing import cast
 
 from . import safetensors
-from .finding import Finding, Question, Torn, Whole
+from .finding import Finding, Question, Torn, Whole, missing
 from .folder import Folder
 from .inert_pickle import Inert
 from .torch_zip import STEP_KEYS, contents, judge_files, step_of
 
 STATES = "running_states.json"
-INDEX = re.compile(r"([^/]+)/(?:[^./][^/]*\.)?(pytorch_model|pytorch_optim|model)[^/]*\.index\.json")
+INDEX = re.compile(r"([^/]+)/(?:[^./][^/]*\.)?(pytorch_model|pytorch_optim|model|optimizer)[^/]*\.index\.json")
+OPTIMIZER = ("pytorch_optim", "optimizer")  # the latter with use_async=True, in safetensors
 SHARD = re.compile(r"([^/]+)/(pytorch_model|pytorch_optim)([^/]*-\d{5}|_group)\.bin")
 STAGES = "tmp_index_files"
 LARGEST_JSON = 256 << 20
@@ -58,17 +59,21 @@ def _judged(folder: Folder, question: Question) -> Finding:
     if empty := sorted(path for path, size in folder.files.items() if not size):
         return Torn(f"{empty[0]!a} is empty")
     indices = {path: found for path in sorted(folder.files) if (found := INDEX.fullmatch(path))}
-    parts = {"optimizer" if found[2] == "pytorch_optim" else "model" for found in indices.values()}
+    parts = {"optimizer" if found[2] in OPTIMIZER else "model" for found in indices.values()}
     if absent := sorted({"model", "optimizer"} - parts):
-        return Torn(f"the index of the {' and the '.join(absent)} is missing: the save did not come to its end")
+        return Torn(
+            f"the index of the {' and the '.join(absent)} (*.index.json) is missing: the save did not come to its end"
+        )
     if left := next((path for path in folder.files if STAGES in path.split("/")), ""):
         return Torn(f"{left!a} is there: the indices of the pipeline's stages were not joined yet")
     need: dict[str, set[str]] = {}
+    states_of: set[str] = set()  # files that an optimizer's index names
     for index, found in indices.items():
-        for key, file in _named(folder, index).items():
+        for key, file in _named(folder, index, found[2] in OPTIMIZER).items():
             need.setdefault(f"{found[1]}/{file}", set()).add(key)
+            states_of |= {f"{found[1]}/{file}"} if found[2] in OPTIMIZER else set()
     if lacking := tuple(sorted({STATES, *need} - folder.files.keys())):
-        return Torn(f"{lacking[0]!a} is missing" + (f", and {len(lacking) - 1} more" if lacking[1:] else ""), lacking)
+        return Torn(missing(lacking), lacking)
     states = _json(folder, STATES)
     if step_of(states, (*STEP_KEYS, "epoch")) is None:
         return Torn(f"{STATES!a} says neither step nor epoch")
@@ -78,8 +83,12 @@ def _judged(folder: Folder, question: Question) -> Finding:
         return how
     headed = [path for path in need if path.endswith(".safetensors")]
     for path in headed:
+        if wrong := safetensors.wrong_with(folder, path, question):
+            return Torn(wrong)
         try:
-            absent = sorted(need[path] - safetensors.tensors(folder, path))
+            held = safetensors.tensors(folder, path)
+            # states of the optimizer are indexed by parameter, but kept by names made of its number and theirs
+            absent = [] if path in states_of else sorted(need[path] - held)
         except ValueError as error:
             return Torn(f"{path!a} {error}")
         if absent:
@@ -91,14 +100,14 @@ def _judged(folder: Folder, question: Question) -> Finding:
     return Whole(f"the indices of model and optimizer, {STATES}, {how}", step=step_of(states))
 
 
-def _named(folder: Folder, index: str) -> dict[str, str]:
+def _named(folder: Folder, index: str, of_optimizer: bool) -> dict[str, str]:
     """Return the file that each weight, and the parameter groups, lie in."""
     value = _json(folder, index)
     weights, meta = value.get("weight_map"), value.get("metadata")
     if not isinstance(weights, dict) or not weights or not isinstance(meta, dict):
         raise ValueError(f"{index!a} names no shards")
     named = {str(key): str(file) for key, file in cast("dict[str, object]", weights).items()}
-    if "/pytorch_optim" in index:
+    if of_optimizer:
         named["param_groups"] = str(cast("dict[str, object]", meta).get("param_groups"))
     return named
 

@@ -47,6 +47,11 @@ class Dcp:
         return shards(folder, "", question)
 
 
+def beside(files: Collection[str]) -> set[str]:
+    """Return the prefix of shards at the top of another format's folder: a script put them there, and loads them."""
+    return {""} if Dcp().claims("", files) else set()
+
+
 def shards(folder: Folder, prefix: str = "", question: Question | None = None) -> Finding:
     """Judge the shards below ``prefix`` ("", or a path that ends in "/") by the metadata there."""
     question = question or Question()

@@ -17,6 +17,7 @@ class Whole:
     how: str  # how that is known, for people: "COMMITTED and sha256 of 4 files"
     step: int | None = None  # as the content has it; None: it has none, and the name must do
     world: int | None = None  # ranks that wrote it; None: not recorded
+    counted: bool = False  # it is how many ranks left a file; there may have been more
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +33,21 @@ class Unknown:
     """Nothing here can tell whether it is whole, so it is not taken."""
 
     reason: str
+    above: bool = False  # it is no checkpoint but holds some: the directory was given one level too high, or more
 
 
 Finding = Whole | Torn | Unknown
+NAMED = 5  # files in a reason
+
+
+def missing(paths: Collection[str]) -> str:
+    """Say which files are missing, the first of them by name."""
+    first = [ascii(path) for path in sorted(paths)]
+    if len(first) == 1:
+        return f"{first[0]} is missing"
+    shown, more = first[:NAMED], len(first) - NAMED
+    last = f"{more} more" if more > 0 else shown.pop()
+    return f"{', '.join(shown)} and {last} are missing"
 
 
 @dataclass(frozen=True, slots=True)

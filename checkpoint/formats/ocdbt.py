@@ -1,8 +1,8 @@
 """The B+tree in which Orbax keeps arrays (tensorstore's "ocdbt"): which pieces of which files must be there?
 
 ``manifest.ocdbt`` names the tree's root; its nodes lie in data files and end in a CRC-32C, which is checked; they name
-the pieces that hold values, which carry no checksum, so of these only file and length are seen. Format:
-https://google.github.io/tensorstore/kvstore/ocdbt, version 0. Nodes are unpacked and checked in Python, so of a
+the pieces that hold values, which carry no checksum: of these file and length are seen, and zeros in the place of what
+was written. Format: https://google.github.io/tensorstore/kvstore/ocdbt, version 0. Nodes are unpacked and checked in Python, so of a
 very large tree only the first part is followed.
 """
 
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from ..digest import OVERDUE
 from ..errors import GaveUp
+from . import zstd_frame
 from .folder import Folder
 from .zstd import TooLong, unpacked
 
@@ -44,21 +45,23 @@ class _NotKnown(ValueError):
     """It is whole, but of a form that is not known here."""
 
 
-@dataclass(slots=True)
-class Tree:
-    """What was found of one tree."""
-
-    files: set[str] = field(default_factory=set[str])  # that hold nodes or values
-    values: int = 0  # those that were seen to be there
-    followed: bool = True  # False: it is too large, or too new, to be followed to its ends
-
-
 @dataclass(frozen=True, slots=True)
 class _Piece:
     path: str  # in the checkpoint
     inside: str  # what paths in a node there begin with
     offset: int
     length: int
+
+
+@dataclass(slots=True)
+class Tree:
+    """What was found of one tree."""
+
+    files: set[str] = field(default_factory=set[str])  # that hold nodes or values
+    values: int = 0  # those that were seen to be there
+    framed: bool = False  # one of them at least does not begin in zeros
+    blank: list[_Piece] = field(default_factory=list["_Piece"])  # values that begin in zeros
+    followed: bool = True  # False: it is too large, or too new, to be followed to its ends
 
 
 class _Reader:
@@ -122,14 +125,28 @@ def follow(folder: Folder, prefix: str, give_up: Callable[[], bool]) -> Tree:
                     todo.append((child, depth + 1))
                 else:
                     _hold(folder, child, tree)
-                    tree.values += 1
+                    _see_value(folder, child, tree)
         except Broken:
             raise
         except _NotKnown:
             tree.followed = False
         except ValueError as error:
             raise Broken(f"{piece.path!a} at byte {piece.offset}: {error}") from None
+    if (zeros := len(tree.blank)) and (tree.framed or zeros == tree.values > 1):
+        piece = tree.blank[0]
+        raise Broken(f"{piece.path!a} at byte {piece.offset} begins in zeros, as no value beside it does")
     return tree
+
+
+def _see_value(folder: Folder, piece: _Piece, tree: Tree) -> None:
+    tree.values += 1
+    with folder.opened(piece.path) as (fd, _):
+        if zstd_frame.is_blank(fd, piece.offset, piece.length):
+            tree.blank.append(piece)
+        elif wrong := zstd_frame.wrong_with(fd, piece.offset, piece.length):
+            raise Broken(f"{piece.path!a} at byte {piece.offset} holds a value that is not whole: {wrong}")
+        else:
+            tree.framed = True
 
 
 def _hold(folder: Folder, piece: _Piece, tree: Tree) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import cast
 
 from . import ocdbt
-from .finding import Finding, Question, Torn, Whole
+from .finding import Finding, Question, Torn, Whole, missing
 from .folder import Folder
 from .whole_file import parsed
 
@@ -25,6 +25,7 @@ TEMPORARY = ".orbax-checkpoint-tmp"
 PART = re.compile(r"(.*/)?ocdbt\.process_(\d+)(?=/|$)")  # of one process, before they were taken into one tree
 PROCESS = re.compile(r"(?:.*/)?array_metadatas/process_(\d+)")
 PARSED = re.compile(r"(?:.*/)?(_METADATA|_sharding|array_metadatas/process_\d+|\.zarray|zarr\.json)")
+JSON = "JsonCheckpointHandler"  # writes a file "metadata"
 TREES = ("StandardCheckpointHandler", "PyTreeCheckpointHandler")
 
 
@@ -33,8 +34,8 @@ class Orbax:
 
     name = "orbax"
     unseen = (
-        "bytes of arrays changed in place, or exchanged between pieces of one length; arrays that are kept outside "
-        "the B+tree (use_ocdbt=False); the part of an index beyond 4 MiB; JSON items beyond being there; _sharding gone"
+        "bytes of arrays changed in place (but for lost ends), or exchanged between pieces of one length; arrays that are kept outside "
+        "the B+tree (use_ocdbt=False); the part of an index beyond 4 MiB; _sharding gone"
     )
 
     def claims(self, name: str, files: Collection[str]) -> bool:
@@ -47,8 +48,10 @@ class Orbax:
     def judge(self, folder: Folder, question: Question) -> Finding:
         """See Format."""
         files = folder.files
-        if any(TEMPORARY in name for name in (folder.name, *files)):
+        if TEMPORARY in folder.name:
             return Torn("it is a temporary folder: the save did not come to its end")
+        if left := next((path for path in sorted(files) if TEMPORARY in path), ""):
+            return Torn(f"{left!a} is in a temporary folder: the save did not come to its end")
         if METADATA not in files:
             return Torn(f"{METADATA} is missing", (METADATA,))
         try:
@@ -62,8 +65,7 @@ class Orbax:
         except ValueError as error:
             return Torn(str(error))
         if lacking:
-            more = f", and {len(lacking) - 1} more" if len(lacking) > 1 else ""
-            return Torn(f"{lacking[0]!a} is missing{more}", tuple(lacking))
+            return Torn(missing(lacking), tuple(lacking))
         return _judge_trees(folder, question)
 
 
@@ -83,6 +85,8 @@ def _items(folder: Folder) -> Mapping[str, str]:
 def _lacking(folder: Folder, items: Mapping[str, str]) -> set[str]:
     files, lacking = folder.files, set[str]()
     for prefix, handler in items.items():
+        if handler.endswith(JSON) and prefix + "metadata" in files:
+            parsed(folder, prefix + "metadata")
         tree = handler.endswith(TREES)
         if prefix + ITEM not in files and (tree or not any(file.startswith(prefix) for file in files)):
             lacking.add(prefix + ITEM)

@@ -1,6 +1,7 @@
 """Files of safetensors: a header in JSON that says where each tensor lies, then the tensors. They carry no checksum.
 
-So a file that was cut short, or whose header is damaged, is seen; a tensor whose numbers were changed in place is not.
+So a file that was cut short, or whose header is damaged, is seen; a tensor whose numbers were changed in place is not,
+except for zeros from the middle of a tensor's row to the end, as a file system leaves them that lost power.
 The rules are those of the format's own reader: https://github.com/huggingface/safetensors#format (0.8).
 """
 
@@ -11,6 +12,9 @@ import os
 from math import prod
 from typing import cast
 
+from ..digest import OVERDUE
+from ..errors import GaveUp
+from .finding import Question
 from .folder import Folder
 
 LARGEST_HEADER = 100_000_000  # bytes, as its own reader has it
@@ -25,12 +29,16 @@ BITS = {
     **dict.fromkeys(("F6_E2M3", "F6_E3M2"), 6),
     "F4": 4,
 }
+FLOATS = ("F64", "F32", "F16", "BF16")
+FEWEST_ZEROS = 512  # that mean anything
 
 
-def wrong_with(folder: Folder, path: str) -> str:
+def wrong_with(folder: Folder, path: str, question: Question) -> str:
     """Say what is wrong with one file, or "" when nothing is that could be seen."""
     try:
-        tensors(folder, path)
+        named = _header(folder, path)
+        if question.deep and (tail := _zeros(folder, path, question)) >= FEWEST_ZEROS:
+            _see_zeros(named, tail)
     except ValueError as error:
         return f"{path!a} {error}"
     return ""
@@ -38,6 +46,11 @@ def wrong_with(folder: Folder, path: str) -> str:
 
 def tensors(folder: Folder, path: str) -> frozenset[str]:
     """Return the names of the tensors in a file. ValueError: it is not whole; the words go on after its name."""
+    return frozenset(_header(folder, path))
+
+
+def _header(folder: Folder, path: str) -> dict[str, object]:
+    """Return what the header says of each tensor, in a file that has the size for them."""
     with folder.opened(path) as (fd, size):
         if not size:
             raise ValueError("is empty")
@@ -56,7 +69,42 @@ def tensors(folder: Folder, path: str) -> frozenset[str]:
     named = cast("dict[str, object]", header)
     named.pop("__metadata__", None)
     _fill(named, size - 8 - length)
-    return frozenset(named)
+    return named
+
+
+def _zeros(folder: Folder, path: str, question: Question) -> int:
+    """Return how many zeros the file ends with."""
+    with folder.opened(path) as (fd, size):
+        end = size
+        while end:
+            if question.give_up():
+                raise GaveUp(OVERDUE)
+            start = max(0, end - (1 << 20 if end < size else 1 << 12))
+            block = os.pread(fd, end - start, start)
+            if kept := len(block.rstrip(b"\0")):
+                return size - start - kept
+            end = start
+    return size
+
+
+def _see_zeros(named: dict[str, object], zeros: int) -> None:
+    """Raise ValueError if no trained model ends in so many zeros: whole tensors of them, and rows, can be meant."""
+    abouts = [(name, cast("dict[str, object]", about)) for name, about in named.items()]
+    floats = [(name, about) for name, about in abouts if about["dtype"] in FLOATS]
+    held = max((_ends(about)[1] for _, about in abouts), default=0)
+    if zeros >= held and floats:
+        raise ValueError("holds zeros only")
+    for name, about in floats:
+        begin, end = _ends(about)
+        *rows, length = cast("list[int]", about["shape"]) or [1]
+        width = BITS[str(about["dtype"])] // 8
+        if begin < held - zeros < end and rows and -((held - zeros - begin) // -width) % length:
+            raise ValueError(f"ends in {zeros} zeros, from within tensor {name!a} on, as after a loss of power")
+
+
+def _ends(about: dict[str, object]) -> tuple[int, int]:
+    begin, end = cast("list[int]", about["data_offsets"])
+    return begin, end
 
 
 def _read(fd: int, length: int) -> bytes:

@@ -13,7 +13,7 @@ from .finding import Finding, Question, Unknown, Whole
 from .folder import Folder
 from .ray import NAME as RAY
 
-ENDINGS = (".pt", ".pth", ".bin")
+ENDINGS = (".pt", ".pth", ".bin", ".pth.tar")
 ENGINE = ("_model_states.pt", "_optim_states.pt")  # DeepSpeed's
 EXPORTS = ("training_args.bin", "pytorch_model.bin", "adapter_model.bin")  # a trained model's, beside checkpoints
 

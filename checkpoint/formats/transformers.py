@@ -58,7 +58,7 @@ class Transformers:
         """See Format."""
         files = folder.files
         engines = {match[1] for file in files if (match := ENGINE.match(file))}
-        sharded = {match[1] for file in files if (match := FSDP.match(file))}
+        sharded = {match[1] for file in files if (match := FSDP.match(file))} | dcp.beside(files)
         ranks = _ranks(folder, question)
         weights = weights_in(folder)
         if STATE in files and not engines and not sharded and not ranks.paths and not _holds_optimizer(files):
@@ -78,7 +78,7 @@ class Transformers:
         count = len(ranks.paths)
         how = f"{STATE}, model, optimizer and the random states of {count} rank{'s' * (count > 1)}, {looked}"
         how += f"; {UNRECORDED}" if question.world is None else ""
-        return Whole(how, step=state.step if isinstance(state, Whole) else None, world=count)
+        return Whole(how, step=state.step if isinstance(state, Whole) else None, world=count, counted=True)
 
 
 def _holds_optimizer(files: Collection[str]) -> bool:

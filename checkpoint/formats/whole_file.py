@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from functools import partial
 
 from . import safetensors, torch_zip
-from .finding import Finding, Question, Torn, Unknown
+from .finding import Finding, Question, Torn, Unknown, missing
 from .folder import Folder
 from .together import first_wrong
 
@@ -18,7 +18,7 @@ LARGEST_JSON = 256 << 20
 def wrong_with(folder: Folder, path: str, question: Question) -> str:
     """Say what is wrong with one file, or "": nothing, or its kind shows nothing."""
     if path.endswith(".safetensors"):
-        return safetensors.wrong_with(folder, path)
+        return safetensors.wrong_with(folder, path, question)
     if path.endswith(TORCH):
         return torch_zip.wrong_with(folder, path, question)
     if path.endswith(".json"):
@@ -58,9 +58,8 @@ def judge_parts(
         looked = Torn(wrong) if wrong else looked
     if not lacking:
         return looked
-    first, more = sorted(lacking)[0], len(lacking) - 1
-    missing = f"{first!a} is missing" + (f", and {more} more" if more else "") + note
-    return Torn(missing, tuple(sorted(lacking))) if isinstance(looked, str) else Torn(f"{looked.reason}; {missing}")
+    words = missing(lacking) + note
+    return Torn(words, tuple(sorted(lacking))) if isinstance(looked, str) else Torn(f"{looked.reason}; {words}")
 
 
 def worst_of(findings: Iterable[Finding | None]) -> Torn | Unknown | None:

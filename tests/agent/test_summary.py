@@ -15,7 +15,7 @@ JOB = Job(
     spent=(("node", 1),),
     past=("one", "zero"),
 )
-ACCOUNT = Account("run-7", "a", JOB, 812.5, "2026-11-29T20:00:00.000+00:00")
+ACCOUNT = Account("run-7", "a", JOB, 812.5, "2026-11-29T20:00:00.000+00:00", {"b~1": "done", "c~2": ""})
 
 
 def record(n: int, **fields: Any) -> dict[str, Any]:
@@ -79,6 +79,7 @@ def test_the_whole_of_it() -> None:
             "load_ms": {"median": 4100.0, "longest": 4200.0, "sum": 8200.0},
             "save_ms": {"median": 31.0, "longest": 31.0, "sum": 31.0},
         },
+        "drained": [{"host": "b~1", "outcome": "done"}, {"host": "c~2", "outcome": None}],
         "written_at": "2026-11-29T20:00:00.000+00:00",
     }
     assert attempts[0] == {

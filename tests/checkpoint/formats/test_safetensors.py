@@ -9,6 +9,7 @@ import pytest
 from made_files import safetensors_bytes, safetensors_file
 
 from remuster.checkpoint.formats import safetensors
+from remuster.checkpoint.formats.finding import Question
 from remuster.checkpoint.formats.folder import Folder
 
 A = {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}
@@ -17,7 +18,7 @@ B = {"dtype": "BF16", "shape": [4], "data_offsets": [24, 32]}
 
 def wrong(tmp_path: Path, data: bytes) -> str:
     (tmp_path / "m.safetensors").write_bytes(data)
-    return safetensors.wrong_with(Folder(tmp_path, "m.safetensors"), "m.safetensors")
+    return safetensors.wrong_with(Folder(tmp_path, "m.safetensors"), "m.safetensors", Question())
 
 
 @pytest.mark.parametrize(
@@ -74,3 +75,22 @@ def test_every_file_that_was_cut_short_is_seen(tmp_path: Path) -> None:
     assert wrong(tmp_path, data) == ""
     for size in range(len(data)):
         assert wrong(tmp_path, data[:size]), size
+
+
+ROWS = {"dtype": "F32", "shape": [8, 64], "data_offsets": [0, 2048]}
+ZERO = {"dtype": "F32", "shape": [64], "data_offsets": [2048, 2304]}
+
+
+@pytest.mark.parametrize(
+    ("kept", "words"),
+    [
+        pytest.param(0, "holds zeros only", id="nothing but zeros"),
+        pytest.param(1000, "ends in 1304 zeros, from within tensor 'w' on", id="from within a row on"),
+        pytest.param(1024, "", id="a vocabulary that was padded with rows"),
+        pytest.param(2048, "", id="a bias that is zero"),
+        pytest.param(1900, "", id="few zeros"),
+    ],
+)
+def test_zeros_at_the_end(tmp_path: Path, kept: int, words: str) -> None:
+    said = wrong(tmp_path, safetensors_bytes({"w": ROWS, "z": ZERO}, b"\1" * kept + bytes(2304 - kept)))
+    assert (words in said) if words else not said

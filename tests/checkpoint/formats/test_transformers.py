@@ -44,7 +44,9 @@ def test_killed_at_its_optimizer(real: Path) -> None:
     for name in ("rng_state_0.pth", "scheduler.pt", "trainer_state.json"):
         (real / name).unlink()
     assert format_name(real) == "transformers"
-    assert torn(real) == Torn("'optimizer.pt' is empty; 'rng_state_0.pth' is missing, and 2 more")
+    assert torn(real) == Torn(
+        "'optimizer.pt' is empty; 'rng_state_0.pth', 'scheduler.pt' and 'trainer_state.json' are missing"
+    )
 
 
 def test_killed_at_its_trainer_state(real: Path) -> None:
