@@ -63,12 +63,9 @@ class Look(NamedTuple):
     round: int = 0  # in which it was published, if by this run
     save_ms: int | None = None
     unfinished: bool = False  # by its name
-<<<<<<< HEAD
     fits: bool = False  # it is of the format asked for, or of a known one: directory and format were rightly given
     astray: str = ""  # why it shows that they were not
-=======
     counted: bool = False  # ``world`` is how many ranks left a file: there may have been more
->>>>>>> refs/h/ckb
 
 
 def examine(directory: Path, candidate: Candidate, asked: Asked, patience: Patience, seen: Seen) -> Look:
@@ -145,14 +142,10 @@ def _others(directory: Path, candidate: Candidate, asked: Asked, patience: Patie
         step = candidate.step if finding.step is None else finding.step
         if step is not None and not 0 <= step < 10**MOST_DIGITS:
             return look._replace(words=f"the step that it says is none: it is below 0 or has over {MOST_DIGITS} digits")
-<<<<<<< HEAD
-        return look._replace(whole=True, step=step, words=finding.how, world=finding.world)
+        return look._replace(whole=True, step=step, words=finding.how, world=finding.world, counted=finding.counted)
     astray = _of_another(directory, candidate, asked) if asked.format else ""
     fits = not astray and _claimed(folder, format_, candidate)
     look = look._replace(words=finding.reason, fits=fits, astray=astray)
-=======
-        return look._replace(whole=True, step=step, words=finding.how, world=finding.world, counted=finding.counted)
->>>>>>> refs/h/ckb
     if isinstance(finding, Torn):
         return look._replace(whole=False, lacking=finding.lacking)
     return look._replace(astray=finding.reason) if finding.above else look

@@ -89,18 +89,10 @@ def looks(directory: Path, asked: Asked, patience: Patience | None = None, seen:
         if asked.below is not None and candidate.step is not None and candidate.step >= asked.below[0]:
             yield Look(candidate.name, words=asked.below[1], step=candidate.step, unfinished=candidate.unfinished)
             continue
-<<<<<<< HEAD
         look = examine(directory, candidate, asked, patience, seen)
         if look.whole and look.step is not None and asked.below is not None and look.step >= asked.below[0]:
             look = look._replace(whole=None, words=asked.below[1])
-        if look.format != LOOSE:
-            framework = framework or look.format
-        elif look.whole and framework and candidate.order < 0:
-            look = look._replace(whole=None, words=f"{look.words}, but without a step, beside {framework} checkpoints")
-        yield look
-=======
-        yield beside.compared(at, examine(directory, candidate, asked, patience, seen))
->>>>>>> refs/h/ckb
+        yield beside.compared(at, look)
 
 
 def _itself(directory: Path, candidates: Iterable[Candidate]) -> str:
