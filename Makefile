@@ -6,6 +6,7 @@ PIP_OPTIONS = --quiet --disable-pip-version-check
 BIN = .venv/bin
 CHECKS = .venv-checks/bin
 PARALLEL = -n 2 --dist loadfile
+SERIAL = tests/drills tests/slurm
 ALONE = tests/command/test_hostile_output.py tests/command/test_full_disk.py
 
 .PHONY: help venv demo test drills frameworks soak bench check wheel clean
@@ -13,7 +14,7 @@ ALONE = tests/command/test_hostile_output.py tests/command/test_full_disk.py
 help:
 	@echo 'make demo     a two-node job on this machine loses a rank and a node, and finishes'
 	@echo 'make test     all tests but drills and soak, under 10 minutes'
-	@echo 'make drills   the command on hosts in network namespaces, and under the training frameworks (root)'
+	@echo 'make drills   the command on hosts in network namespaces, under Slurm, and under the training frameworks (root)'
 	@echo 'make frameworks  the drills of DeepSpeed and of JAX with Orbax, in environments of their own (1 GB, 5 minutes)'
 	@echo 'make soak     the long tests'
 	@echo 'make bench    side by side with torchrun: starts, restarts, memory, idle CPU, the store, output, its watch (about 13 minutes)'
@@ -65,8 +66,8 @@ test: .venv/stamp
 
 drills: .venv/stamp .venv-frameworks/stamp
 	@test "$$(id -u)" = 0 || { echo 'drills build network namespaces; run make drills as root' >&2; exit 1; }
-	$(BIN)/pytest -m 'drill and not soak' tests/drills $(ALONE)
-	$(BIN)/pytest -m 'drill and not soak' $(PARALLEL) --ignore=tests/drills $(ALONE:%=--ignore=%) --ignore=tests/frameworks/own
+	$(BIN)/pytest -m 'drill and not soak' $(SERIAL) $(ALONE)
+	$(BIN)/pytest -m 'drill and not soak' $(PARALLEL) $(SERIAL:%=--ignore=%) $(ALONE:%=--ignore=%) --ignore=tests/frameworks/own
 
 frameworks: .venv/stamp .venv-deepspeed/stamp .venv-jax/stamp
 	$(BIN)/pytest -m drill tests/frameworks/own

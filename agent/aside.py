@@ -14,6 +14,7 @@ from ..rendezvous.records import Job
 from .linux import boottime
 
 if TYPE_CHECKING:
+    from .exclude import Bad
     from .ledger import Ledger
 
 QUIET_S = 0.5
@@ -67,6 +68,10 @@ class Aside:
         self._held.append(what)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(QUIET_S, self._let_go)
+
+    def bad(self) -> tuple[Bad, ...]:
+        """Return the nodes that are blamed by what the ledger has taken in."""
+        return () if self._ledger is None else self._ledger.bad
 
     async def settle(self) -> None:
         """Take in all that was held back and wait, within bounds, for what it began."""

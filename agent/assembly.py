@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..rendezvous.keys import Keys
-from ..rendezvous.leader_words import Conclude, Concluded, Limits, Resumed, SelectResume
+from ..rendezvous.leader_words import Conclude, Concluded, Limits, ProofSeen, Prove, Resumed, SelectResume
 from ..rendezvous.records import NO_PLACE, Incarnation, Job, Node, NodeId, Phase, Round
 from ..rendezvous.store import Store
 from . import node_words as words
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 STOP_S = 600.0  # beyond the grace, for a node that lives to prove its ranks dead
 STALL_S = 1800.0  # beyond all that a leader waits for: who stands longer has no leader that can go on
 ALONE_S = 5.0  # for a node that meets nobody else: when it is not ready now, it is not fit
+RECORDS_S = 5.0  # for the newest checkpoint to be verified, and records: what a scheduler's limit must leave
 SLACK_S = 2.0  # after a TTL, for the store to say that a lease has expired
 
 
@@ -59,7 +60,7 @@ def assemble(parts: Parts) -> Agent:
     spec, settings, log, place = parts.spec, parts.settings, parts.log, parts.place
 
     def crew(post: Callable[[words.Event], None]) -> Crew:
-        return Crew(spec, parts.seat, post, place)
+        return Crew(spec, parts.seat, post, place, parts.spared)
 
     async def judge(ask: Conclude) -> Concluded:
         from .counsel import Bench
@@ -79,6 +80,18 @@ def assemble(parts: Parts) -> Agent:
         agent.crew.hooked(resumed.refused)
         return resumed
 
+    async def prove(ask: Prove) -> ProofSeen | None:
+        from .proof import Verifier
+
+        return await Verifier(spec, entrance.seen, recovered).prove(ask)
+
+    def recovered(ask: Prove, step: int) -> None:
+        log.line(
+            f"round {ask.round} has recovered: {ask.said.steps} steps after step {ask.above} agree, "
+            f"step {step} is verified"
+        )
+        parts.aside.call(lambda ledger: ledger.recovered(ask, step))
+
     def job_seen(job: Job) -> None:
         agent.crew.foresee(job)
         if job.phase is Phase.FORMING and spec.checkpoint_dir is not None and spec.max_nodes > 1:
@@ -90,7 +103,8 @@ def assemble(parts: Parts) -> Agent:
     def made_wards() -> Wards:
         from .wards import Wards
 
-        return Wards(parts.store, settings.keys, log.line)
+        earlier = None if spec.embedded is None or settings.kept.run is None else settings.kept.run.bars
+        return Wards(parts.store, settings.keys, log.line, earlier)
 
     async def vet(n: Round) -> words.Checked:
         from .blamed import Suspected, vet
@@ -105,6 +119,12 @@ def assemble(parts: Parts) -> Agent:
 
         sight = await answer(action.asked, spec.checkpoint_dir, spec.resume_timeout_s)
         return words.Looked(boottime(), action.round, sight)
+
+    async def ask(action: words.AskLimit) -> words.Limited:
+        from .limit import ask_limit
+
+        assert spec.slurm is not None  # nobody else is asked
+        return await ask_limit(spec.slurm, action, parts.spared.by("scontrol"))
 
     wards = made_wards if spec.backend is Backend.ETCD else None
     entrance = Entrance(spec, parts.spared.by("resume hook"), log.line, {})
@@ -122,11 +142,12 @@ def assemble(parts: Parts) -> Agent:
             STOP_S + spec.grace_s,
             look_s=spec.resume_timeout_s + SLACK_S,
         ),
-        Counsel(judge, choose, log.line, newest, wards),
+        Counsel(judge, choose, log.line, newest, prove, wards),
         log.line,
         job_seen,
         vet,
         look,
+        ask,
     )
     agent = Agent(settings, around, crew)
     return agent
@@ -160,4 +181,6 @@ def settings_of(spec: JobSpec, node: NodeId, machine: Machine, address: str) -> 
         stall_s=spec.join_timeout_s + spec.last_call_timeout_s + spec.resume_timeout_s + spec.grace_s + STALL_S,
         terms=terms(spec, loopback_of(machine) if is_loopback(address) else ELSEWHERE),
         master=spec.master,
+        asks=spec.slurm is not None,
+        reserve_s=spec.kill_bound_s + RECORDS_S,
     )

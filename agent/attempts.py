@@ -27,8 +27,27 @@ class AttemptState(str, Enum):
     """What became of an attempt."""
 
     FAILED = "failed"  # and the job with it
-    RECOVERED = "recovered"  # it failed, and another one followed
+    RETRIED = "retried"  # it failed, and another one followed
     DONE = "done"
+
+
+class ReentryState(str, Enum):
+    """What became of a re-entry from a checkpoint."""
+
+    RECOVERED = "recovered"  # the ranks went on as they should, and the first newer checkpoint was verified
+    UNPROVEN = "unproven"  # the attempt ended before, or its ranks do not say their steps
+    REFUTED = "refuted"  # they did not
+
+
+@dataclass(frozen=True, slots=True)
+class Reentry:
+    """How a re-entry went; None where it is not known."""
+
+    state: ReentryState
+    steps: int | None = None  # that agree, on all nodes
+    by: str | None = None  # what was compared
+    checkpoint: int | None = None  # the step of the newer one that was verified
+    reason: str | None = None  # of a refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +78,7 @@ class AttemptFacts:
     evidence: tuple[NodeEvidence, ...] = ()
     resume: ResumePoint | None = None
     refused: tuple[tuple[str, str], ...] = ()
+    reentry: Reentry | None = None  # None: it started from nothing
     times: Times = field(default_factory=Times)
     started_at: float | None = None
     ended_at: float | None = None
@@ -98,6 +118,9 @@ def attempt_record(facts: AttemptFacts) -> dict[str, object]:
         if resume is None or not resume.path
         else {"path": resume.path, "step": resume.step, "format": resume.format, "verified": resume.verified},
         "refused": [{"name": name, "reason": reason} for name, reason in facts.refused],
+        "reentry": None
+        if facts.reentry is None
+        else {name: getattr(facts.reentry, name) for name in Reentry.__slots__},
         "times_ms": {name: getattr(facts.times, name) for name in Times.__slots__},
     }
 

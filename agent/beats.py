@@ -8,18 +8,27 @@ alone: a rank that cuts the memory short ends nobody but its like. Used by ``cre
 from __future__ import annotations
 
 import os
+import sys
 
-from ..health.evidence import Beat, Pace
+from ..health.evidence import Beat, Entry, Pace, Said
 from ..worker.beat import (
     COUNT,
+    ENTRIES,
+    ENTRIES_BYTES,
+    ENTRY_WORDS,
     FIRST,
     LAST,
+    LATEST,
     LONGEST,
+    OPENING,
     SLOT_BYTES,
     STACK_BYTES,
     STEP,
+    UNSAID,
+    entries_at,
     page_bytes,
     page_name,
+    place_of,
     stack_at,
 )
 from .linux import sealed_memory
@@ -52,6 +61,29 @@ class Beats:
             for local, at in enumerate(range(0, self._slots * words, words))
             if integers[at + COUNT] > 0 and integers[at + STEP] >= 0
         }
+
+    def said(self, local_rank: int) -> Said:
+        """Return the first and the last steps that a rank has said, with what it gave beside them."""
+        before = self._entries(local_rank)
+        raw = os.pread(self._fd, ENTRIES_BYTES, entries_at(self._slots, local_rank)).ljust(ENTRIES_BYTES, b"\0")
+        after = self._entries(local_rank)
+        # The rank may write while it is read: an entry whose place it had come to, or was about to, is left out.
+        before = min(before, after)
+        oldest = max(OPENING, after + 1 - LATEST)
+        steps, values = memoryview(raw).cast("q"), memoryview(raw).cast("d")
+
+        def entry(number: int) -> Entry:
+            at = place_of(number) * ENTRY_WORDS
+            given = (None if steps[at + i] == UNSAID else values[at + i] for i in (1, 2, 3))
+            return Entry(steps[at], *given)
+
+        opening = tuple(map(entry, range(min(before, OPENING))))
+        latest = tuple(map(entry, range(oldest, before)))
+        return Said(opening, (*opening, *latest)[-LATEST:] if oldest == OPENING else latest)
+
+    def _entries(self, local_rank: int) -> int:
+        raw = os.pread(self._fd, 8, local_rank * SLOT_BYTES + ENTRIES * 8).ljust(8, b"\0")
+        return max(0, int.from_bytes(raw, sys.byteorder, signed=True))
 
     def stack(self, local_rank: int) -> bytes:
         """Return what a rank has written of its stack, when it was asked for it; nothing when it was not, or cannot."""

@@ -14,8 +14,9 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from . import proc
 from .sweep import kill_all
@@ -25,6 +26,7 @@ MAX_WORDS = 1 << 20  # of its stderr that are passed on
 LINE_MAX = 4096
 DEATH_BOUND_S = 5.0  # from SIGKILL to proven dead; longer means a kernel that waits for a device
 MARK = "REMUSTER_CHILD"  # in the environment of all that descends from one child
+_NOTICES = (signal.SIGUSR1, signal.SIGUSR2)  # Slurm sends a notice to every process of a step: no child dies of one
 _PAUSE_S = 0.002
 
 
@@ -52,14 +54,16 @@ async def ask_child(
     timeout_s: float,
     spare: Callable[[tuple[int, ...]], None],
     say: Callable[[str], None],
+    env: Mapping[str, str] = MappingProxyType({}),
 ) -> Reply:
     """Start ``argv`` with ``question`` as its stdin and return its reply; ChildTrouble when there is none.
 
     ``spare`` is called with the child's pid in the turn of the loop in which it is started, and with nothing when it
-    is over; ``say`` with each line of its stderr. When the caller is cancelled the child is killed as well.
+    is over; ``say`` with each line of its stderr; ``env`` is added to its environment. When the caller is cancelled the
+    child is killed as well.
     """
     mark = f"{os.getpid()}-{time.monotonic_ns()}"
-    child = _start(argv, question, mark)
+    child = _start(argv, question, {**os.environ, **env, MARK: mark})
     spare((child.pid,))
     assert child.stdout is not None
     assert child.stderr is not None
@@ -89,16 +93,18 @@ async def ask_child(
     return Reply(child.returncode, bytes(out.data), words.last)
 
 
-def _start(argv: Sequence[str], question: bytes, mark: str) -> subprocess.Popen[bytes]:
+def _start(argv: Sequence[str], question: bytes, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
     stdin = os.memfd_create("question")  # a file, not a pipe: the child may read it late, or never
     try:
         os.write(stdin, question)
         os.lseek(stdin, 0, os.SEEK_SET)
-        pipe, env = subprocess.PIPE, {**os.environ, MARK: mark}
+        pipe = subprocess.PIPE
+        signal.pthread_sigmask(signal.SIG_BLOCK, _NOTICES)
         return subprocess.Popen(argv, stdin=stdin, stdout=pipe, stderr=pipe, env=env, start_new_session=True)
     except OSError as error:
         raise ChildTrouble(f"could not be started: {_why(argv[0], error)}") from error
     finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _NOTICES)
         os.close(stdin)
 
 

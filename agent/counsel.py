@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from ..health import signatures, wire
 from ..health.evidence import Fenced, GuardianDied, NodeEvidence, Pace, RankExit, RoundEvidence, Told
-from ..health.observed import Bundle
+from ..health.observed import REENTRY, Bundle, Early
 from ..health.own_signatures import NONE
 from ..health.suspicion import suspicion
 from ..health.verdict import PLANNED
@@ -27,12 +27,12 @@ from ..rendezvous.leader_words import Conclude, Concluded, Stamps
 from ..rendezvous.records import NodeId, ResumePoint, Round
 from ..rendezvous.snapshot import Report
 from . import report
-from .attempts import AttemptFacts, AttemptState, Times, attempt_record, record_path
+from .attempts import AttemptFacts, AttemptState, Reentry, ReentryState, Times, attempt_record, record_path
 from .files import FileThread
 from .judge import Allowance, Judgement, spending, weigh
 from .linux import boottime
 from .node_state import NodeState
-from .reentry import entry, steps
+from .reentry import entry, passed_over, steps
 from .spec import JobSpec
 from .wards import Suspect, Wards
 
@@ -87,7 +87,7 @@ class Bench:
             # a second of text of a thousand ranks
             made = await asyncio.to_thread(weigh, ask, allowance, newest.step, now)
         done = ask.done and not made.outcome.exit_code
-        state = AttemptState.DONE if done else AttemptState.RECOVERED if made.retry else AttemptState.FAILED
+        state = AttemptState.DONE if done else AttemptState.RETRIED if made.retry else AttemptState.FAILED
         barred = await self._offend(ask, made)
         # Quarantine keeps the host out until its term is over or an operator lifts it: then nothing else is to.
         blame = made.blame._replace(aside=False) if barred else made.blame
@@ -103,6 +103,7 @@ class Bench:
             barred,
             blame,
             made.wait_s,
+            made.suspect,
         )
 
     async def _offend(self, ask: Conclude, made: Judgement) -> str:
@@ -189,6 +190,7 @@ class Bench:
             evidence=evidence,
             resume=point,
             refused=refused,
+            reentry=_reentry(ask, made.evidence) if point is not None and point.path else None,
             times=_times(ask, made.evidence, paces, found.newest),
             started_at=wall,
             ended_at=time.time(),
@@ -298,6 +300,18 @@ def _times(ask: Conclude, evidence: RoundEvidence, paces: tuple[Pace, ...], newe
     )
 
 
+def _reentry(ask: Conclude, evidence: RoundEvidence) -> Reentry:
+    """Return how a round that resumed went on, as its nodes and its leader have said."""
+    for node in evidence.nodes:
+        for fact in node.facts:
+            if isinstance(fact, Early) and fact.sign == REENTRY:
+                return Reentry(ReentryState.REFUTED, reason=fact.why)
+    said = ask.reentered
+    state = ReentryState.UNPROVEN if said is None or ask.verified is None else ReentryState.RECOVERED
+    steps, by = (None, None) if said is None else (said.steps, said.by)
+    return Reentry(state, steps, by, ask.verified)
+
+
 def _resumed(
     history: tuple[tuple[Round, bytes], ...], n: Round
 ) -> tuple[ResumePoint | None, tuple[tuple[str, str], ...], float | None]:
@@ -308,11 +322,8 @@ def _resumed(
     step = found.get("step")
     path, fmt, verified = (str(found.get(name, "")) for name in ("path", "format", "verified"))
     point = ResumePoint(path, step if isinstance(step, int) else -1, fmt, verified)
-    pairs = found.get("refused")
-    passed = cast("list[list[object]]", pairs) if isinstance(pairs, list) else []
     wall = found.get("wall")
-    names = tuple((str(pair[0]), str(pair[1])) for pair in passed if len(pair) == 2)
-    return point, names, wall if isinstance(wall, float) else None
+    return point, passed_over(found), wall if isinstance(wall, float) else None
 
 
 def _newest_committed(directory: Path, run_id: str, history: tuple[tuple[int, int | None], ...], name: str) -> Newest:

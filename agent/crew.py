@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..health import wire
 from ..health.evidence import Fact, Pace, RankExit
 from ..health.observed import Bundle, HookWord, Lacked
-from ..rendezvous.records import Incarnation, Job, Phase, Round
+from ..rendezvous.records import Incarnation, Job, Phase, ResumePoint, Round
 from . import gpu_start
 from . import guardian_events as said
 from . import node_words as words
+from .aside import Spared
 from .beats import Beats
 from .files import FileThread
 from .guardian_link import GuardianLink, OrderTooLarge, RankOrder
@@ -55,8 +56,11 @@ class Place(NamedTuple):
 class Crew:
     """One node's ranks. ``post`` takes the events of the node machine."""
 
-    def __init__(self, spec: JobSpec, seat: Seat, post: Callable[[words.Event], None], place: Place) -> None:
+    def __init__(
+        self, spec: JobSpec, seat: Seat, post: Callable[[words.Event], None], place: Place, spared: Spared
+    ) -> None:
         self._spec = spec
+        self._spared = spared
         self._run_dir, self._files, _, self._line = place.shown
         self._gloo = place.gloo
         self._defaults: dict[str, str] = {}  # of the ranks' environment, where nobody sets them
@@ -73,13 +77,14 @@ class Crew:
         self._beats: Beats | None = None  # of the round that was handed over last
         self._started_s = 0.0  # when its ranks were started
         self.link = GuardianLink(seat, self._heard, answer_s=spec.kill_bound_s)
-        self._notice = NoticePage(spec.nproc)
+        self._notice = NoticePage(spec.nproc, by_all=spec.slurm is not None)
         self._notified = Round(0)  # the round whose ranks are to be told of a notice, even if they have not started yet
         self._told_omp = False
         self._held = ""
         self._envs: dict[int, dict[str, str | None]] = {}  # what was changed for the ranks of the present round
         self._first = 0  # the rank of this node's first
         self._node, self._attempt = "", 0
+        self._world, self._resumed = 0, ResumePoint()  # of the present round
         self._keeping: asyncio.Task[None] | None = None  # of the last failure's bundle
         self._unlocking: asyncio.Task[None] | None = None  # what the last failure's ranks left where torch compiles
         self._begun: Begun | None = None  # the ranks that were started last
@@ -110,6 +115,7 @@ class Crew:
         await self._output.prepare(made)
         self._directories = dict(enumerate(made))
         self._node, self._attempt = action.roster.members[action.place].node, action.job.attempt
+        self._world, self._resumed = action.roster.world_size, action.job.resume or ResumePoint()
         self._notice.clear()
         if n == self._notified:
             self._notice.ask()
@@ -190,7 +196,7 @@ class Crew:
             stderr=self._output.open(2, str(directory / "stderr.log")),
             stdin="inherit" if self._spec.nproc == 1 else "null",
             cpus=self._spec.cpus[local] if self._spec.cpus else (),
-            deaf_to=self._spec.notice_signal,  # Slurm sends it to every process of a step
+            deaf_to=self._spec.notice_signals,  # Slurm sends it to every process of a step
         )
 
     def terminate(self, action: words.Terminate) -> None:
@@ -199,17 +205,20 @@ class Crew:
             self._notice.ask()
             spared = self._notice.looking() if action.softly else ()
             self.link.terminate(action.round, action.signal, spared)
+            if not action.softly and (stay := self._notice.staying()):  # there is nobody left to save with
+                self.link.terminate(action.round, signal.SIGKILL, tuple({*range(self._spec.nproc)} - {*stay}))
             return
         self._dropped.add(action.round)
         self.link.kill(action.round)
 
-    def notify(self, n: Round) -> None:
+    def notify(self, action: words.Notify) -> None:
         """Tell the ranks that the job is to end soon, by the page and, those that have a handler, by the signal."""
+        n, first = action.round, self._spec.notice_signals[:1]
         self._notified = n
         if n == self._handed:
             self._notice.ask()
-            if self._spec.notice_signal:
-                self.forward(n, self._spec.notice_signal)
+            for signum in (action.signal,) if action.signal else first:
+                self.forward(n, signum)
 
     def forward(self, n: Round, signum: int) -> None:
         """Pass a signal of the user's on to the ranks that do not die of it."""
@@ -308,7 +317,7 @@ class Crew:
                 self._started_s = at
                 self._post(words.Started(at, Round(n)))
                 ranks = tuple(self._here(local, pid) for local, pid in pids if local in self._directories)
-                self._begun = Begun(Round(n), at, ranks)
+                self._begun = Begun(Round(n), at, ranks, self._world, self._resumed)
                 self._sources.begin(self._begun)
             case said.StartRefused(round=n, reason=reason):
                 self._post(words.Refused(boottime(), Round(n), reason))
@@ -340,7 +349,8 @@ class Crew:
         from .source_list import Around, makers
 
         gpus, self._gpus = self._gpus, None
-        return makers(Around(self._spec, self._environ, self._post, lambda: self._beats, gpus))
+        spare = self._spared.by("sources")
+        return makers(Around(self._spec, self._environ, self._post, lambda: self._beats, gpus, spare))
 
     def _left_over(self, n: Round, survivors: tuple[int, ...], at: float) -> None:
         if survivors:

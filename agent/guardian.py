@@ -124,7 +124,7 @@ class Guardian:
             case ("hold", str(tag)):
                 self.group.make(tag)
                 self._say("ready", self.group.path is not None)
-            case ("rank", int(n), int(inc), int(local), argv, env, cwd, out, err, str(stdin), cpus, int(deaf)):
+            case ("rank", int(n), int(inc), int(local), argv, env, cwd, out, err, str(stdin), cpus, deaf):
                 if self.queue and self.queue[0].round != n:
                     self.queue.clear()
                 self.queue.append(Order(n, inc, local, argv, env, cwd, out, err, stdin, cpus, deaf))

@@ -55,7 +55,7 @@ class RankOrder(NamedTuple):
     stderr: str | None = None
     stdin: Literal["null", "inherit"] = "null"
     cpus: tuple[int, ...] = ()  # what it may run on; none: what the guardian may
-    deaf_to: int = 0  # a signal that it ignores until it says otherwise; 0 = none
+    deaf_to: tuple[int, ...] = ()  # signals that it ignores until it says otherwise
 
 
 class _Lease(NamedTuple):

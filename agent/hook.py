@@ -40,6 +40,10 @@ class HookError(Exception):
     """The resume hook gave no usable answer; the sentence says why and what to do."""
 
 
+class Astray(HookError):
+    """What was asked for cannot be meant: checkpoints are there, and none is as the command line has it."""
+
+
 @dataclass(frozen=True, slots=True)
 class BuiltIn:
     """Search ``directory`` for the newest checkpoint that verifies."""
@@ -80,7 +84,8 @@ class HookRequest:
     checkpoint_dir: Path | None
     roster: Roster
     history: tuple[tuple[int, int | None], ...]  # every formed round and the step it resumed from; None: from nothing
-    objection: Callable[[str], str] = no_objection  # why other nodes cannot load a checkpoint of that name
+    objection: Callable[[str], str] = no_objection  # why a checkpoint of that name is not to be taken
+    below: tuple[int, str] | None = None  # which step one must be below, and why
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +161,21 @@ def _choose(
     from ..checkpoint.resume import search
 
     asked = Asked(
-        request.run_id, request.history, hook.format, request.roster.world_size, True, give_up, request.objection
+        request.run_id,
+        request.history,
+        hook.format,
+        request.roster.world_size,
+        True,
+        give_up,
+        request.objection,
+        request.below,
     )
     try:
         choice = search(hook.directory, asked, seen=hook.seen)
     except CheckpointError as error:
         raise HookError(str(error)) from error
+    if choice.astray:
+        raise Astray(f"no checkpoint can be re-entered as it was asked for: {choice.astray}")
     name = os.path.relpath(choice.path, hook.directory) if choice.path else ""
     return ResumePoint(choice.path, choice.step, choice.format, choice.verified, name=name), choice.refused
 

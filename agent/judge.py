@@ -10,16 +10,20 @@ from dataclasses import dataclass
 
 from ..health import exit_map, policy, wire
 from ..health.errors import BadEvidence
-from ..health.evidence import Fact, Fault, NodeEvidence, RoundEvidence
+from ..health.evidence import Fact, Fault, NodeEvidence, Pace, RoundEvidence
 from ..health.exit_map import Action, Mapped
+from ..health.observed import REENTRY, Early
 from ..health.own_signatures import NONE, OwnSignatures
+from ..health.reentry import MOST
 from ..health.suspicion import suspicion
 from ..health.verdict import Verdict, after_notice, judge
 from ..rendezvous.budget import Account, Bound, Due, Receipt, pay
 from ..rendezvous.gate import NOBODY, Blame
 from ..rendezvous.leader_words import Conclude
-from ..rendezvous.records import MAX_PAUSE_S, Memory, Outcome
+from ..rendezvous.records import MAX_PAUSE_S, Memory, Outcome, ResumePoint
+from ..rendezvous.suspects import counting
 from ..rendezvous.writes import Charge
+from .reentry import entry
 
 LAUNCH = "launch"  # beside the names of families: what --max-restarts bounds
 SENTENCE = 300  # characters of a sentence in the job record, which every agent reads at every phase
@@ -51,6 +55,7 @@ class Judgement:
     outcome: Outcome
     wait_s: int = 0  # before the next round forms
     blame: Blame = NOBODY
+    suspect: ResumePoint = ResumePoint()  # where it re-entered, if that is to be passed over from now on
 
 
 def weigh(ask: Conclude, allowance: Allowance, newest_step: int, now: int) -> Judgement:
@@ -71,7 +76,11 @@ def weigh(ask: Conclude, allowance: Allowance, newest_step: int, now: int) -> Ju
     verdict = verdict if mapped is None else exit_map.reread(verdict, mapped)
     memory = policy.Memory(before.fingerprint, before.step, before.free, before.row, before.backed, before.quick)
     seed = f"{job.launch}/{ask.round}/{verdict.fingerprint}"
-    facts = policy.Facts(newest_step, job.charged, ask.all_started, _lasted_s(ask), seed)
+    suspect = _suspect(ask, evidence, verdict)
+    tried = tuple(f"{one.name} (round {one.round})" for one in counting(job.suspects))
+    facts = policy.Facts(
+        newest_step, job.charged, ask.all_started, _lasted_s(ask), seed, suspect.name or suspect.path, tried
+    )
     answer = policy.respond(verdict, memory, policy.Limits(allowance.max_restarts), facts, mapped)
     receipt = Receipt(Account(job.spent, before.family, before.times))
     retry, reason = answer.retry, answer.reason
@@ -94,7 +103,26 @@ def weigh(ask: Conclude, allowance: Allowance, newest_step: int, now: int) -> Ju
     outcome = Outcome(answer.exit_code, said, verdict.cls, verdict.node, verdict.rank)
     wait_s = min(answer.wait_s, MAX_PAUSE_S) if retry else 0
     blame = _blame(verdict, mapped, evidence)
-    return Judgement(evidence, verdict, retry, reason, paid, receipt.refunded, left, charge, outcome, wait_s, blame)
+    return Judgement(
+        evidence, verdict, retry, reason, paid, receipt.refunded, left, charge, outcome, wait_s, blame, suspect
+    )
+
+
+def _suspect(ask: Conclude, evidence: RoundEvidence, verdict: Verdict) -> ResumePoint:
+    """Return where the round re-entered, if its end speaks against that; a point without a path if not.
+
+    That is so when ranks were seen not to go on as before, and when numbers went wrong within their first steps, before
+    they were seen to.
+    """
+    found = next((entry(raw) for n, raw in ask.history if n == ask.round), {})
+    path, name, step = str(found.get("path") or ""), str(found.get("name") or ""), found.get("step")
+    if not path or not isinstance(step, int):
+        return ResumePoint()
+    facts = [fact for node in evidence.nodes for fact in node.facts]
+    refuted = any(isinstance(fact, Early) and fact.sign == REENTRY for fact in facts)
+    reached = min((fact.step for fact in facts if isinstance(fact, Pace)), default=None)
+    soon = ask.reentered is None and reached is not None and reached <= step + MOST
+    return ResumePoint(path, step, name=name) if refuted or (soon and verdict.family == "numerical") else ResumePoint()
 
 
 def _blame(verdict: Verdict, mapped: Mapped | None, evidence: RoundEvidence) -> Blame:

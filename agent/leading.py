@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .wards import Wards
 
 LOOK_EVERY_S = 5.0  # at the checkpoints, while a newcomer waits for the next one
+PROOF_LEAST_S, PROOF_MOST_S = 1.0, 60.0  # between looks for the first checkpoint after a re-entry
 
 
 class Counsel(NamedTuple):
@@ -36,6 +37,7 @@ class Counsel(NamedTuple):
     resume: Callable[[words.SelectResume], Awaitable[words.Resumed]]
     say: Callable[[str], None]  # the reason of a decision or a wait; called when it changes
     newest: Callable[[], Awaitable[int | None]]  # step of the newest committed checkpoint; None = not to be seen
+    prove: Callable[[words.Prove], Awaitable[words.ProofSeen | None]] | None = None  # None: nobody verifies
     wards: Callable[[], Wards] | None = None  # who knows the hosts in quarantine; None where there is one host alone
 
 
@@ -72,6 +74,7 @@ class Leading:
     async def _follow(self, token: int) -> None:
         if self._counsel.wards is not None:
             wards = self._counsel.wards()
+            await wards.restore()
             self._bar(await wards.barred())  # before the first round can close
             self._spawn(wards.follow(self._bar))
         while True:
@@ -110,6 +113,9 @@ class Leading:
             case words.AwaitCheckpoint():
                 self._speak(action.reason)
                 self._spawn(self._look(action))
+            case words.Prove():
+                self._speak(action.reason)
+                self._spawn(self._prove(action))
             case words.Wake(at=at, reason=reason):
                 self._speak(reason)
                 self._alarm.set(at)
@@ -161,6 +167,15 @@ class Leading:
             await asyncio.sleep(LOOK_EVERY_S)
         step = await self._counsel.newest()
         self._take(words.CheckpointSeen(boottime(), action.round, step))
+
+    async def _prove(self, action: words.Prove) -> None:
+        if self._counsel.prove is None:
+            return
+        if action.before:
+            await asyncio.sleep(min(PROOF_MOST_S, PROOF_LEAST_S * 1.5**action.before))
+        seen = await self._counsel.prove(action)
+        if seen is not None:
+            self._take(seen)
 
     async def _resume(self, action: words.SelectResume) -> None:
         self._take(await self._counsel.resume(action))

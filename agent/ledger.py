@@ -14,20 +14,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..rendezvous.errors import StoreError
 from ..rendezvous.keys import Keys
-from ..rendezvous.leader_words import Resumed, SelectResume
+from ..rendezvous.leader_words import Prove, Resumed, SelectResume
 from ..rendezvous.mirrored import GAP, Mirrored
 from ..rendezvous.records import Job, Phase, Round
 from ..rendezvous.store import Store
 from .aside import Seen
 from .attempts import beside_checkpoints, for_people, sync_directory, write_whole
+from .exclude import Bad, after
 from .files import FileThread
-from .occurrences import Chosen, Occurrence, of_end, of_record, of_resume
+from .occurrences import Chosen, Happening, Occurrence, of_end, of_proof, of_record, of_resume
 from .reentry import entry, steps
 from .run_dir import make_private, random_name
 from .spec import JobSpec
 from .summary import Account, Row, row, summary
 
 if TYPE_CHECKING:
+    from .drain import Drain
     from .mirror import Mirror
     from .on_event import Herald
 
@@ -44,7 +46,7 @@ class Place(NamedTuple):
     store: Store
     keys: Keys
     records: FileThread
-    spare: Callable[[tuple[int, ...]], None]
+    spare: Callable[[str], Callable[[tuple[int, ...]], None]]  # by who starts a child: its pid, for sweeps
     say: Callable[[str], None]
     end: Callable[[str], None]  # this agent, with a sentence
 
@@ -58,6 +60,7 @@ class Ledger:
         self._kept = kept
         self._begun_s = begun_s
         self._rows: list[Row] = []
+        self.bad: tuple[Bad, ...] = ()  # nodes that are blamed by now
         self._job: Job | None = None
         self._led = False
         self._queue_ms: float | None = None
@@ -67,12 +70,16 @@ class Ledger:
         if spec.checkpoint_dir is not None:
             from .mirror import Mirror
 
-            self._mirror = Mirror(spec.checkpoint_dir, spec.run_id, place.store, place.keys, place.say, place.end)
+            self._mirror = Mirror(
+                *(spec.checkpoint_dir, spec.run_id, place.store, place.keys, place.say, place.end),
+                spec.embedded is not None,
+            )
+        self._drain: Drain | None = None
         self._herald: Herald | None = None
         if spec.on_event:
             from .on_event import Herald
 
-            self._herald = Herald(spec.on_event, spec.run_id, place.spare, place.say)
+            self._herald = Herald(spec.on_event, spec.run_id, place.spare("events"), place.say)
 
     def job_seen(self, seen: Seen) -> None:
         """Take a state of the job in, with whether this agent led when it saw it."""
@@ -100,16 +107,34 @@ class Ledger:
         furthest = max((step for _, step in steps(ask.history) if step is not None), default=-1)
         self._chosen = {ask.round: Chosen(furthest, resumed.refused)}
 
+    def recovered(self, ask: Prove, step: int) -> None:
+        """Tell that a round has recovered."""
+        self._tell(of_proof(ask, step))
+
     def record(self, record: Mapping[str, object]) -> None:
         """Take an attempt's record in."""
         self._rows.append(row(record))
+        self.bad = after(self.bad, record)
         if record.get("judged_by") == self._place.node:
             for occurrence in of_record(record):
                 self._tell(occurrence)
+                if occurrence.event is Happening.QUARANTINE:
+                    self._have_drained(occurrence)
 
     def _tell(self, occurrence: Occurrence | None) -> None:
         if occurrence is not None and self._herald is not None:
             self._herald.tell(occurrence)
+
+    def _have_drained(self, occurrence: Occurrence) -> None:
+        """Have the site's scheduler told of a host in quarantine, if the site says how."""
+        if not self._spec.drain_command:
+            return
+        from .drain import Drain, Held
+
+        if self._drain is None:
+            self._drain = Drain(self._spec.drain_command, self._place.spare("drain"), self._place.say)
+        sentence = occurrence.sentence.partition("is in quarantine: ")[2]
+        self._drain.drain(Held(occurrence.host, self._spec.run_id, occurrence.cls, sentence))
 
     async def _fetch_missing(self, job: Job) -> None:
         """Read the records of attempts that this agent did not see the end of; its last ones come by themselves."""
@@ -132,8 +157,11 @@ class Ledger:
     async def _summarize(self) -> None:
         if self._job is None:
             return
+        if self._drain is not None:
+            await self._drain.settle()
         now = for_people(time.time())
-        account = Account(self._spec.run_id, self._place.node, self._job, self._queue_ms, now)
+        drained = {} if self._drain is None else self._drain.outcomes
+        account = Account(self._spec.run_id, self._place.node, self._job, self._queue_ms, now, drained)
         value = summary(account, self._rows)
         paths = [self._place.run_dir / NAME]
         if self._led and self._job.phase.over and self._spec.checkpoint_dir is not None:

@@ -30,6 +30,8 @@ from .node_state import NodeState, Ranks, Settings
 from .ports import AddressError, meeting_point
 from .refusals import Refusals
 
+ASK_APART_S, ASK_LATEST_S = 0.004, 1.0  # between the questions of a large job's nodes to its one scheduler
+
 
 class Surroundings(NamedTuple):
     """What the loop joins, made by ``main``."""
@@ -42,6 +44,7 @@ class Surroundings(NamedTuple):
     job_seen: Callable[[Job], None]  # each job record once, in order
     vet: Callable[[Round], Awaitable[words.Checked]]  # check this node, which is blamed; never raises
     look: Callable[[words.Look], Awaitable[words.Looked]]  # at a checkpoint that the leader asks about; never raises
+    ask: Callable[[words.AskLimit], Awaitable[words.Limited]]  # the scheduler about a signal of its own; never raises
 
 
 class Agent:
@@ -63,13 +66,15 @@ class Agent:
         self._leading: asyncio.Task[None] | None = None
         self._checking: asyncio.Task[None] | None = None  # the check of this node, which is blamed
         self._exit: asyncio.Future[words.Exit] = asyncio.get_running_loop().create_future()
+        self.begun_s = 0.0
         self._shown = 0  # revision of the job record last shown
         self._grumbled: set[str] = set()
         self._refusals = Refusals(around.say)
 
     async def run(self) -> words.Exit:
         """Join, serve rounds, and return how this agent ends. ``release`` follows, once its ranks are proven dead."""
-        self._state, actions = node.begin(self._settings, boottime())
+        self.begun_s = boottime()
+        self._state, actions = node.begin(self._settings, self.begun_s)
         for action in actions:
             self._do(action)
         try:
@@ -149,8 +154,10 @@ class Agent:
                 self._spawn(self._start(action))
             case words.Terminate():
                 self.crew.terminate(action)
-            case words.Notify(round=n):
-                self.crew.notify(n)
+            case words.Notify():
+                self.crew.notify(action)
+            case words.AskLimit():
+                self._spawn(self._ask(action))
             case words.Inspect():
                 self._spawn(self.crew.inspect(action))
             case words.Kill():
@@ -185,6 +192,10 @@ class Agent:
 
     async def _look(self, action: words.Look) -> None:
         self.post(await self._around.look(action))
+
+    async def _ask(self, action: words.AskLimit) -> None:
+        await asyncio.sleep(min(ASK_LATEST_S, ASK_APART_S * self.state.index))  # all nodes get a signal at once
+        self.post(await self._around.ask(action))
 
     def _end_check(self) -> asyncio.Task[None] | None:
         """End the check that is under way, if one is, and return it: what it has started is gone when it is done."""

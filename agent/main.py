@@ -24,7 +24,9 @@ from .crew import Place
 from .earlier import earlier
 from .files import FileThread
 from .identity import this_machine
+from .linux import boottime
 from .meeting import Met, meet
+from .node_limit import noticed
 from .node_lock import NodeLock, NodeLockError
 from .node_name import Address, own_address, take_name
 from .node_state import Settings
@@ -89,7 +91,7 @@ class _Host:
     async def serve(self) -> int:
         """Prepare the node, run the agent, and leave nothing behind."""
         asyncio.get_running_loop().set_exception_handler(self._stray_error)
-        self._signals = Signals(self._spec.stop_signals, self._spec.notice_signal)
+        self._signals = Signals(self._spec.stop_signals, self._spec.notice_signals)
         asked = self._signals.asked
         try:
             return await self._serve()
@@ -105,6 +107,7 @@ class _Host:
             self._console().close()
             self._files.close()
             self._records.close()
+            self._signals.close()
 
     async def _serve(self) -> int:
         try:
@@ -199,7 +202,26 @@ class _Host:
                 NodeLock(spec.run_id, node).remove(lock[1])
         if survivors:
             return self._complain(f"processes {survivors} do not die from SIGKILL; reboot this node", UNHEALTHY)
+        if end.code and agent.state.leading:
+            await self._hand_on(end.code, agent, parts)
         return end.code
+
+    async def _hand_on(self, code: int, agent: Agent, parts: Parts) -> None:
+        """Say what the next launch will find, and have Slurm queue the job again: the agent that led does."""
+        spec, state, step = parts.spec, agent.state, parts.spec.slurm
+        if code == UNHEALTHY and noticed(state):
+            from . import verified
+
+            within_s = verified.bound_s(boottime(), state.ends_at)
+            if found := await verified.what_is_there(spec, parts.store, parts.settings.keys, within_s):
+                self._tell(found)
+        if not spec.requeue or step is None:
+            return
+        from . import requeue
+
+        if requeue.due(requeue.ended(code, state, step, boottime() - agent.begun_s)):
+            await requeue.others_left(parts.store, parts.settings.keys)
+            await requeue.requeue(step, parts.spared.by("scontrol"), self._tell)
 
     async def _sick(self, run_dir: Path) -> str:
         """Return why this node had better not take part, '' where nothing says so."""
@@ -252,7 +274,7 @@ class _Host:
                     store,
                     settings.keys,
                     self._records,
-                    spared.by("events"),
+                    spared.by,
                     log.line,
                 ),
                 agent.give_up,

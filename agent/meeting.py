@@ -75,7 +75,7 @@ async def _own(spec: JobSpec, embedded: Embedded, seat: Seat, say: Say) -> Met:
     from ..rendezvous.embedded import SEAL, EmbeddedError, host_port
     from .minder_greeting import greet, refusal
     from .minder_link import open_store
-    from .own_addresses import own_addresses
+    from .own_addresses import elsewhere, own_addresses
 
     addresses = own_addresses(embedded)
     if addresses:
@@ -89,8 +89,12 @@ async def _own(spec: JobSpec, embedded: Embedded, seat: Seat, say: Say) -> Met:
             opened.door.leave()
             raise EmbeddedError(refusal(host_port(*opened.endpoint), str(error))) from error
         return Met(spec, store, opened.door)
+    host, doubt = elsewhere(embedded)
+    if doubt:
+        say(doubt)  # not the end: a name can come with its machine
+    spec = replace(spec, endpoints=((host, embedded.port),))
     store = _store(spec)
-    where = host_port(embedded.host, embedded.port)
+    where = host_port(host, embedded.port)
     try:
         run_id = await greet(store, spec.prefix, where, spec.run_id, spec.join_timeout_s, say)
     except StoreError:

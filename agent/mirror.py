@@ -17,6 +17,7 @@ from pathlib import Path
 from ..rendezvous.errors import BadRecord, StoreError
 from ..rendezvous.keys import Keys
 from ..rendezvous.mirrored import MAX_BYTES, NOTHING, Mirrored, decode, held, newer, to_value
+from ..rendezvous.quarantine import QUARANTINE, bars_of, worth_keeping
 from ..rendezvous.records import Job, Phase, Round, decode_job, decode_roster
 from ..rendezvous.snapshot import Snapshot, opened
 from ..rendezvous.store import Get, Store, Txn, prefix_end
@@ -85,7 +86,9 @@ def write(path: Path, run_id: str, mirrored: Mirrored) -> bool:
     if before is not None:
         history = dict(before.history) | dict(mirrored.history)
         same = before.job.formed == mirrored.job.formed and mirrored.job.phase is not Phase.DONE
-        mirrored = Mirrored(mirrored.job, tuple(history.items()), mirrored.roster or (before.roster if same else None))
+        roster = mirrored.roster or (before.roster if same else None)
+        bars = before.bars if mirrored.bars is None else mirrored.bars
+        mirrored = Mirrored(mirrored.job, tuple(history.items()), roster, bars)
     try:
         write_whole(temporary, to_value(run_id, mirrored))
         now = _standing(path, run_id)  # asked last: what was slow until here may have been overtaken
@@ -118,6 +121,7 @@ class Mirror:
         keys: Keys,
         say: Callable[[str], None],
         end: Callable[[str], None],
+        hosts: bool = False,  # what is held against hosts is kept, too: it would be lost with the store
     ) -> None:
         self._path = beside_checkpoints(checkpoint_dir, run_id) / NAME
         self._run_id = run_id
@@ -125,6 +129,7 @@ class Mirror:
         self._keys = keys
         self._say = say
         self._end = end  # this agent: the run goes on elsewhere
+        self._hosts = hosts
         self._files = FileThread("mirror")
         self._next: Job | None = None
         self._task: asyncio.Task[None] | None = None
@@ -176,13 +181,18 @@ class Mirror:
     async def _with_rounds(self, job: Job) -> Mirrored:
         """Add what the store knows of the rounds; when it has gone, what stands in the copy is kept."""
         start = self._keys.prefix + "history/"
-        reads = (Get(start, prefix_end(start)), Get(self._keys.roster(job.formed)))
+        held_at = self._keys.root + QUARANTINE
+        reads = (Get(start, prefix_end(start)), Get(self._keys.roster(job.formed)), Get(held_at, prefix_end(held_at)))
         try:
-            history, roster = (await asyncio.wait_for(self._store.txn(Txn((), reads)), STORE_S)).ranges
+            found = (
+                await asyncio.wait_for(self._store.txn(Txn((), reads if self._hosts else reads[:2])), STORE_S)
+            ).ranges
+            history, roster = found[:2]
             last = roster.one()
             who = None if last is None else held(opened(last, decode_roster))
         except (StoreError, BadRecord, asyncio.TimeoutError):
             return Mirrored(job)
         known = steps(Snapshot.read(self._keys, history).history())
         resumes = tuple((Round(n), NOTHING if step is None else step) for n, step in known)
-        return Mirrored(job, resumes, who)
+        bars = worth_keeping(bar for bar, _ in bars_of(found[2].items)[0].values()) if self._hosts else None
+        return Mirrored(job, resumes, who, bars)

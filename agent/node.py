@@ -17,6 +17,7 @@ from ..rendezvous.writes import Kind
 from .node_answers import answer, look, undescribed, vouch
 from .node_calls import free, submit
 from .node_enter import NO_STORE, UNKNOWN, Step, end
+from .node_limit import ask_limit, in_time, noticed, why_left
 from .node_state import NodeState, Ranks, Settings
 from .node_take import take
 from .node_wait import early, give_up, placeless, stalled, waiting
@@ -65,6 +66,8 @@ def _advance(s: NodeState, at: float) -> Step:
     out: list[Action] = []
     for rule in (
         _notice,
+        ask_limit,
+        in_time,
         _alarmed,
         _obsolete,
         _ladder,
@@ -130,13 +133,9 @@ def _obsolete(s: NodeState, at: float, out: list[Action]) -> NodeState:
     asked = s.leaving.signal if s.leaving else 0
     signal = asked if asked in (SIGUSR1, SIGUSR2) else SIGTERM  # --signals-to-handle: scripts know these by number
     cause = job.cause.kind if job is not None and job.cause else ""
-    softly = _noticed(s) or (not s.broken and (s.leaving is not None or cause in PLANNED))
+    softly = noticed(s) or (not s.broken and (s.leaving is not None or cause in PLANNED))
     out.append(Terminate(s.round, signal, why, softly))
     return replace(s, ranks=Ranks.DYING, stopped=True, kill_at=at + s.settings.grace_s)
-
-
-def _noticed(s: NodeState) -> bool:
-    return s.noticed or (s.job is not None and bool(s.job.job.notice))
 
 
 def _owes_notice(s: NodeState) -> bool:
@@ -147,8 +146,8 @@ def _owes_notice(s: NodeState) -> bool:
 
 def _notice(s: NodeState, at: float, out: list[Action]) -> NodeState:
     """Tell the ranks of a notice once in a round, and the other nodes of one that was given here."""
-    if _noticed(s) and s.ranks is Ranks.LIVE and s.told_of != s.round:
-        out.append(Notify(s.round, "the job is to end soon"))
+    if noticed(s) and s.ranks is Ranks.LIVE and s.told_of != s.round:
+        out.append(Notify(s.round, "the job is to end soon", s.notice_signal))
         s = replace(s, told_of=s.round)
     if s.job is None or not _owes_notice(s):
         return s
@@ -160,6 +159,8 @@ def _notice(s: NodeState, at: float, out: list[Action]) -> NodeState:
 def _ladder(s: NodeState, at: float, out: list[Action]) -> NodeState:
     if s.ranks is not Ranks.DYING or not s.kill_at:
         return s
+    if s.kill_by and s.kill_by < s.kill_at:
+        s = replace(s, kill_at=s.kill_by)
     if s.alive and s.inc and at < s.kill_at:
         out.append(Wake(s.kill_at, "grace of the ranks"))  # each time: of several wakes the shell keeps the earliest
         return s
@@ -170,6 +171,9 @@ def _ladder(s: NodeState, at: float, out: list[Action]) -> NodeState:
 def _leave(s: NodeState, at: float, out: list[Action]) -> NodeState:
     if s.leaving is None or s.ranks is not Ranks.NONE:
         return s
+    if at < s.answer_by:
+        out.append(Wake(s.answer_by, "the scheduler is asked why it sent SIGTERM"))
+        return s
     over = s.finished and s.job is not None and s.round == s.job.job.round
     unsaid = s.words or undescribed(s) or (s.finished and not s.recorded)
     stop = (s.member and not over) or Kind.STOP.value in s.pending
@@ -178,8 +182,10 @@ def _leave(s: NodeState, at: float, out: list[Action]) -> NodeState:
         return s  # first S(n), then this
     alone = s.job is not None and s.job.job.max_nodes == 1  # nobody goes on with it
     code = 128 + s.leaving.signal if s.leaving.signal else UNKNOWN if alone else 0
-    code = UNKNOWN if _noticed(s) else code  # worth a requeue: the scheduler had said that it would stop the job
-    out.append(Exit(code, f"this node was asked to leave{_by(s.leaving.signal)}", True))
+    # Worth a requeue: the scheduler had said that it would stop the job.
+    code = UNKNOWN if noticed(s) else code
+    why = f"this node leaves: {s.leaving.why}" if s.leaving.why else ""
+    out.append(Exit(code, why or f"this node was asked to leave{_by(s.leaving.signal)}{why_left(s)}", True))
     return replace(s, exiting=True)
 
 
@@ -248,6 +254,8 @@ def _report(s: NodeState, at: float, out: list[Action]) -> NodeState:
     keys = s.settings.keys
     if not s.reported and free(s, at, Kind.STARTED.value):
         s = submit(s, writes.report(keys, s.own, Kind.STARTED, s.round, b"{}"), out)
+    if s.reentered and free(s, at, Kind.REENTERED.value):
+        s = submit(s, writes.report(keys, s.own, Kind.REENTERED, s.round, s.reentered), out)
     # Ranks that exit 0 after a notice may have saved and no more: the job must not be done for it.
     if s.finished and not s.recorded and not _owes_notice(s) and free(s, at, Kind.FINISHED.value):
         s = submit(s, writes.report(keys, s.own, Kind.FINISHED, s.round, b"{}"), out)
@@ -323,6 +331,7 @@ def _enter_round(s: NodeState, at: float, out: list[Action]) -> NodeState:
             finished=False,
             recorded=False,
             reported=True,
+            reentered=b"",
             checking=Round(0),
         )
     if index == 0 and (s.port is None or s.port[0] != n) and "port" not in s.pending:

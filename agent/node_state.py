@@ -49,6 +49,8 @@ class Settings(NamedTuple):
     terms: tuple[tuple[str, str], ...] = ()  # what all nodes must be given alike: (what, value) in words
     master: tuple[str, int] | None = None  # where rank 0's store is in every round (static)
     kept: Kept = Kept()
+    asks: bool = False  # there is a scheduler that knows why a signal came, and how much time is left
+    reserve_s: float = 0.0  # that the end itself takes once the ranks were killed: their death, checkpoint, records
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ class NodeState:
     finished: bool = False  # every rank of ``round`` exited 0
     recorded: bool = False  # … and the store has it
     reported: bool = True  # started(round) is in the store
+    reentered: bytes = b""  # how its ranks go on from a checkpoint, until the store has it
     port: tuple[Round, str] | None = None
     checking: Round = Round(0)  # the round after which its check is under way; 0 = none is
     checked: Round = Round(0)  # the newest round that this node was blamed for and has been checked after
@@ -98,6 +101,13 @@ class NodeState:
     leave_by: float = 0.0
     insisted_at: float = 0.0  # when SIGINT or SIGTERM last asked for it; 0 = not yet
     noticed: bool = False  # this agent was given notice
+    notice_signal: int = 0  # … by this signal
+    asked: int = 0  # what the scheduler was asked about: 1 a notice, 2 a SIGTERM
+    answer_by: float = 0.0  # until then this node does not end without the answer; 0 = none is waited for
+    why_ended: str = ""  # why the scheduler ends the job, in its words
+    term_by: float = 0.0  # when ranks that still run are told to end, so that all is over in time; 0 = no limit known
+    kill_by: float = 0.0  # … and killed
+    ends_at: float = 0.0  # when the scheduler kills
     told_of: Round = Round(0)  # the round whose ranks here have been told of a notice
     pending: frozenset[str] = frozenset()
     not_before: float = 0.0  # no write or read before this time: pause after an unknown outcome

@@ -33,12 +33,14 @@ from .node_words import (
     LeaderSeen,
     LeaseLost,
     LeaveAsked,
+    Limited,
     Looked,
     NothingLeft,
     NoticeGiven,
     PortFailed,
     PortReserved,
     RankEvent,
+    Reentered,
     Refused,
     Reread,
     Rereading,
@@ -94,16 +96,18 @@ def take(s: NodeState, event: Event) -> Step:
                 return s, ()
             cls = "rdzv_closed" if s.settings.master else "port_in_use"  # a port that is given stays what it is
             return _break(replace(s, round=n, facts=(), told=False, broken=None), "failed", Fault(what, cls)), ()
-        case LeaveAsked(signal=signal):
+        case LeaveAsked(signal=signal, why=why):
             if s.leaving is not None:
                 return _again(s, event), ()
             by = event.at + s.settings.grace_s + LAST_WORDS_S
-            left = Left(signal)
+            left = Left(signal, why)
             facts = s.facts if s.ranks is Ranks.NONE else (*s.facts, left)
             insisted_at = event.at if signal in INSISTS else 0.0
             return replace(s, leaving=left, leave_by=by, insisted_at=insisted_at, facts=facts), ()
-        case NoticeGiven():
-            return replace(s, noticed=True), ()
+        case NoticeGiven(signal=signal):
+            return replace(s, noticed=True, notice_signal=s.notice_signal or signal), ()
+        case Limited():
+            return _limited(s, event)
         case Collected(round=n, words=words):
             wanted = n == s.round and "collect" in s.pending  # not what an earlier incarnation had asked for
             return (replace(_done(s, "collect"), words=words) if wanted else _done(s, "collect")), ()
@@ -117,6 +121,22 @@ def take(s: NodeState, event: Event) -> Step:
             return s, ()
         case _:
             return _ranks(s, event)
+
+
+def _limited(s: NodeState, event: Limited) -> Step:
+    """Take the scheduler's word: whom it ends pays nothing, and is done before it kills."""
+    told = (Tell(event.sentence),) if event.sentence else ()
+    if event.leaving:
+        s = replace(s, answer_by=0.0)
+    if event.why:
+        s = replace(s, noticed=True, why_ended=event.why)
+    if event.left_s is None:
+        return s, told
+    reserve = min(s.settings.reserve_s, event.left_s / 2)
+    kill_by = event.at + event.left_s - reserve
+    term_by = kill_by - min(s.settings.grace_s, (kill_by - event.at) / 2)
+    leave_by, ends_at = min(s.leave_by, kill_by + reserve / 2), event.at + event.left_s
+    return replace(s, term_by=term_by, kill_by=kill_by, leave_by=leave_by, ends_at=ends_at), told
 
 
 def _again(s: NodeState, event: LeaveAsked) -> NodeState:
@@ -169,6 +189,8 @@ def _ranks(
             return _withdraw(s, why)
         case Inspected():
             return replace(s, inspect_by=0.0), ()
+        case Reentered(words=words):
+            return replace(s, reentered=words), ()
         case NothingLeft(survivors=survivors):
             if survivors:
                 pids = ", ".join(str(p) for p in survivors)
@@ -287,6 +309,7 @@ def _lease_lost(s: NodeState, at: float) -> NodeState:
         words=b"",
         reported=True,
         recorded=True,
+        reentered=b"",
         pending=frozenset(),
         away_since=None,
         out_since=at,
@@ -354,6 +377,8 @@ def _wrote(s: NodeState, event: Wrote) -> Step:
             s = replace(s, recorded=True)
         case Kind.STARTED if event.round == s.round:
             s = replace(s, reported=True)
+        case Kind.REENTERED if event.round == s.round:
+            s = replace(s, reentered=b"")
         case _:
             pass
     return s, ()

@@ -95,16 +95,28 @@ class PortFailed(NamedTuple):
 
 
 class LeaveAsked(NamedTuple):
-    """A signal, the keeper's end, or the command asks this node to leave."""
+    """A signal, the keeper's end, or the command asks this node to leave; or it left the scheduler's hands: ``why``."""
 
     at: float
     signal: int
+    why: str = ""
 
 
 class NoticeGiven(NamedTuple):
     """A signal says that the job is to end soon: its ranks, on all nodes, are told so that they can save together."""
 
     at: float
+    signal: int = 0
+
+
+class Limited(NamedTuple):
+    """Answer to AskLimit: why the scheduler ends the job, '' when it does not or has not said; what time is left."""
+
+    at: float
+    leaving: bool
+    why: str
+    left_s: float | None  # None: not known
+    sentence: str = ""  # for people
 
 
 class Collected(NamedTuple):
@@ -190,6 +202,14 @@ class Inspected(NamedTuple):
     round: Round
 
 
+class Reentered(NamedTuple):
+    """The ranks go on from where they resumed as they should; ``words``: how that shows, as bytes for the store."""
+
+    at: float
+    round: Round
+    words: bytes
+
+
 class NothingLeft(NamedTuple):
     """Proof of death after a Kill; ``survivors`` are processes that SIGKILL did not end in time."""
 
@@ -214,7 +234,17 @@ class GuardianLost(NamedTuple):
 
 
 RankEvent = (
-    Started | Refused | StartFailed | Exited | Alarmed | Withdrawn | Inspected | NothingLeft | FencedHere | GuardianLost
+    Started
+    | Refused
+    | StartFailed
+    | Exited
+    | Alarmed
+    | Withdrawn
+    | Inspected
+    | Reentered
+    | NothingLeft
+    | FencedHere
+    | GuardianLost
 )
 Event = (
     Granted
@@ -230,6 +260,7 @@ Event = (
     | PortFailed
     | LeaveAsked
     | NoticeGiven
+    | Limited
     | Collected
     | Checked
     | Looked
@@ -299,6 +330,13 @@ class Notify(NamedTuple):
 
     round: Round
     reason: str
+    signal: int = 0  # by which this node knows; 0 = another node has said so
+
+
+class AskLimit(NamedTuple):
+    """Ask the scheduler about a notice, or a SIGTERM when this node is ``leaving`` for it: Limited."""
+
+    leaving: bool
 
 
 class Inspect(NamedTuple):
@@ -378,6 +416,7 @@ Action = (
     | Start
     | Terminate
     | Notify
+    | AskLimit
     | Inspect
     | Kill
     | AcknowledgeFence

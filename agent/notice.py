@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from ..worker.notice import PAGE
+from ..worker.notice import BY_ALL, PAGE, STAYS
 from .linux import sealed_memory
 
 _ASKED, _RANKS = 0, 1  # index of the common byte; of local rank 0's
@@ -17,13 +17,15 @@ _ASKED, _RANKS = 0, 1  # index of the common byte; of local rank 0's
 class NoticePage:
     """One node's page, for the agent's life."""
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, by_all: bool = False) -> None:
+        """Make the page; ``by_all``: a scheduler sends SIGTERM to every process, the ranks too."""
         self._slots = slots
+        self._by_all = BY_ALL if by_all else ""
         self._fd = sealed_memory(PAGE, _RANKS + slots)
 
     def address(self, local_rank: int) -> str:
         """Return what a rank is told: the path, and the index of its own byte."""
-        return f"/proc/{os.getpid()}/fd/{self._fd}:{_RANKS + local_rank}"
+        return f"/proc/{os.getpid()}/fd/{self._fd}:{_RANKS + local_rank}{self._by_all}"
 
     def clear(self) -> None:
         """Begin a round: nobody is asked to stop, and nobody has looked. The ranks of the one before are dead."""
@@ -36,3 +38,7 @@ class NoticePage:
     def looking(self) -> tuple[int, ...]:
         """Return the local ranks that have looked at the page, so that they will see it."""
         return tuple(i for i, byte in enumerate(os.pread(self._fd, self._slots, _RANKS)) if byte)
+
+    def staying(self) -> tuple[int, ...]:
+        """Return the local ranks that SIGTERM would not end, as they look at the page instead."""
+        return tuple(i for i, byte in enumerate(os.pread(self._fd, self._slots, _RANKS)) if byte == STAYS)

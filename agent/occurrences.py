@@ -10,6 +10,7 @@ from enum import Enum
 from typing import NamedTuple, cast
 
 from ..health.classes import find
+from ..rendezvous.leader_words import Prove
 from ..rendezvous.records import Job
 
 FEW = 1  # retries left, at which a person should know
@@ -23,6 +24,7 @@ class Happening(str, Enum):
     STOP = "stop"  # the job has ended and is not done
     NODE_LOST = "node_lost"
     QUARANTINE = "quarantine"  # a host takes no further round
+    RECOVERED = "recovered"  # a round goes on from its checkpoint as it should, and the first newer one is verified
     ROLL_BACK = "roll_back"  # a round went back behind a step that had been reached, or a checkpoint was refused
 
 
@@ -100,6 +102,13 @@ def of_end(job: Job) -> Occurrence | None:
     step = job.memory.step if job.memory.step >= 0 else None
     said = (outcome.sentence, job.round, job.attempt, outcome.cls, outcome.node)
     return Occurrence(Happening.STOP, *said, step)
+
+
+def of_proof(ask: Prove, step: int) -> Occurrence:
+    """Say that a round has recovered."""
+    said = f"{ask.said.steps} steps after step {ask.above} agree ({ask.said.by})"
+    sentence = f"round {ask.round} has recovered: {said}, step {step} is verified"
+    return Occurrence(Happening.RECOVERED, sentence, ask.round, ask.attempt, step=step)
 
 
 class Chosen(NamedTuple):

@@ -38,9 +38,12 @@ def own_addresses(embedded: Embedded) -> tuple[str, ...]:
     except AddressError:
         if here is None:
             raise
-        meant = ()  # a name of this machine that only others know
+        meant = ()  # a name of this machine that only others know, or that nobody knows yet
     choice = choose(host, here, meant, frozenset() if all(map(_loopback, meant)) else interface_addresses())
-    route = _of_the_default_route(host) if choice.and_route else ()
+    route: tuple[str, ...] = ()
+    if choice.and_route:
+        told = embedded.address in interface_addresses()
+        route = (embedded.address,) if told else _of_the_default_route(host if meant else socket.gethostname())
     if choice.and_route and not route and interface_addresses():
         raise AddressError(
             f"the endpoint {host} is {', '.join(choice.addresses) or 'nothing'} on this machine, and no default "
@@ -52,6 +55,30 @@ def own_addresses(embedded: Embedded) -> tuple[str, ...]:
     if here and not found:
         raise AddressError(f"is_host=true, but no address of this machine leads to {host}; check its network")
     return found
+
+
+def is_own(host: str) -> bool:
+    """Say whether ``host`` means this machine; AddressError when its name is not known."""
+    meant = _look_up(host)
+    own = frozenset[str]() if all(map(_loopback, meant)) else interface_addresses()
+    return bool(choose(host, None, meant, own).addresses)
+
+
+class Elsewhere(NamedTuple):
+    """What another machine reaches the store's by, and why that may lead nowhere."""
+
+    host: str
+    doubt: str = ""
+
+
+def elsewhere(embedded: Embedded) -> Elsewhere:
+    """Choose the machine's name, unless that is not known here and the scheduler has told an address."""
+    host, address = embedded.host, embedded.address
+    try:
+        found = _look_up(host)
+    except AddressError as unknown:
+        return Elsewhere(address) if address else Elsewhere(host, str(unknown))
+    return Elsewhere(address if address and all(map(_loopback, found)) else host)
 
 
 def choose(host: str, here: bool | None, meant: tuple[str, ...], own: frozenset[str]) -> Choice:

@@ -53,7 +53,7 @@ class Order:
         stderr: str | None,
         stdin: str,
         cpus: tuple[int, ...],
-        deaf_to: int,
+        deaf_to: tuple[int, ...],
     ) -> None:
         self.round = round
         self.inc = inc
@@ -78,7 +78,7 @@ def become(order: Order, guardian: int, errors: int, group: str | None, environ:
             os._exit(_CANNOT_RUN)
         os.setsid()
         for signum in DISMISSED + _ALSO_RESET:
-            signal.signal(signum, signal.SIG_IGN if signum == order.deaf_to else signal.SIG_DFL)
+            signal.signal(signum, signal.SIG_IGN if signum in order.deaf_to else signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         if group is not None:
             cgroup.enter(group)

@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 SENTENCE = 240  # characters of what went wrong: it travels in the job record
 STORAGE = (75, "fs_transient", "start again when it can be read")  # exit code, class, and what to do
 HOOK = (1, "user_exception", "mend the hook, or leave --resume-hook out")
+USAGE = (2, "user_args", "correct --checkpoint-dir or --checkpoint-format; from nothing its progress would be lost")
 
 
 class Others:
     """The other nodes of the round, where there are none: nobody objects, and nobody is asked."""
 
     def objection(self, _name: str) -> str:
-        """Return why the checkpoint of that name cannot be loaded on some node; '' when nobody has said so."""
+        """Return why the checkpoint of that name is not to be taken; '' when nobody has anything against it."""
         return ""
 
     def await_hints(self) -> None:
@@ -54,12 +55,14 @@ class Entrance(NamedTuple):
         spec = self.spec
         if spec.resume_hook is None and spec.checkpoint_dir is None:
             return Resumed(boottime(), ask.round, ResumePoint(), wall=time.time())
-        from .hook import BuiltIn, Care, Hook, HookError, HookRequest, find_resume_point, parse_hook
+        from .hook import Astray, BuiltIn, Care, Hook, HookError, HookRequest, find_resume_point, parse_hook
 
         care = Care(FileThread("hook"), spec.resume_timeout_s, self.spare, self.say)
         others = self._others(ask)
         history = steps(ask.history)
-        request = HookRequest(spec.run_id, ask.attempt, spec.checkpoint_dir, ask.roster, history, others.objection)
+        request = HookRequest(
+            spec.run_id, ask.attempt, spec.checkpoint_dir, ask.roster, history, others.objection, ask.below
+        )
         question: Asked | None = None
         try:
             hook: Hook
@@ -76,18 +79,20 @@ class Entrance(NamedTuple):
             why = f"the checkpoints in {spec.checkpoint_dir} could not be read: {error}"
             return Resumed(boottime(), ask.round, ResumePoint(), outcome=_ended(why, *STORAGE))
         except HookError as error:
-            ending = STORAGE if spec.resume_hook is None else HOOK
+            ending = USAGE if isinstance(error, Astray) else STORAGE if spec.resume_hook is None else HOOK
             return Resumed(boottime(), ask.round, ResumePoint(), outcome=_ended(str(error), *ending))
         finally:
             care.files.close()
         for name, reason in result.refused:
             if reason != NOT_FOR_ALL:
                 self.say(f"checkpoint {name} is passed over: {reason}")
+        if result.refused and not (result.point.path or ask.against):
+            self.say(f"no checkpoint in {spec.checkpoint_dir} can be re-entered: the job begins from nothing")
         return Resumed(boottime(), ask.round, result.point, result.refused, None, time.time(), question)
 
     def _others(self, ask: SelectResume) -> Others:
-        """Return what the other nodes have to do with the choice."""
-        if self.spec.max_nodes == 1:
+        """Return what the other nodes have to do with the choice, and what the job has against checkpoints."""
+        if self.spec.max_nodes == 1 and not ask.against:
             return Others()
         from .sight import Asking
 
@@ -105,6 +110,13 @@ def entry(raw: bytes) -> dict[str, object]:
     except (ValueError, RecursionError):
         return {}
     return cast("dict[str, object]", value) if isinstance(value, dict) else {}
+
+
+def passed_over(chosen: dict[str, object]) -> tuple[tuple[str, str], ...]:
+    """Return the names of checkpoints that a history entry says were passed over, each with the reason."""
+    pairs = chosen.get("refused")
+    found = cast("list[list[object]]", pairs) if isinstance(pairs, list) else []
+    return tuple((str(pair[0]), str(pair[1])) for pair in found if len(pair) == 2)
 
 
 def steps(history: tuple[tuple[Round, bytes], ...]) -> tuple[tuple[int, int | None], ...]:

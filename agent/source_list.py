@@ -13,7 +13,7 @@ from .sources import Maker, Source
 from .spec import JobSpec
 
 if TYPE_CHECKING:
-    from ..health.evidence import Beat
+    from ..health.evidence import Beat, Said
     from .gpu_start import GpuChild
     from .gpu_watch import GpuWatch
 
@@ -26,6 +26,7 @@ class Around(NamedTuple):
     post: Callable[[words.Event], None]  # takes alarms
     beats: Callable[[], Beats | None]  # the page of the present round
     gpus: GpuChild | None  # what reads the GPUs' driver, if it was started before the ranks
+    spare: Callable[[tuple[int, ...]], None]  # the pids of children of sources, to be left alone by sweeps
 
 
 def makers(around: Around) -> tuple[Maker, ...]:
@@ -60,6 +61,11 @@ def makers(around: Around) -> tuple[Maker, ...]:
 
         return HangWatch(spec.hang_timeout_s, Means(said, post, gpu_watch[0].computing))
 
+    def reentry() -> Source:
+        from .reentry_watch import ReentryWatch
+
+        return ReentryWatch(steps, post)
+
     def stacks() -> Source:
         from .stacks import Stacks
 
@@ -75,13 +81,28 @@ def makers(around: Around) -> tuple[Maker, ...]:
 
         return Fabric()
 
+    def slurm() -> Source:
+        from .slurm_watch import SlurmWatch
+
+        assert spec.slurm is not None
+        # The list that is asked for has one part of a heterogeneous job, which need not be this node's.
+        node = "" if "SLURM_HET_SIZE" in around.environ else around.environ.get("SLURMD_NODENAME", "")
+        return SlurmWatch(spec.slurm, node, spec.lease_ttl_s, post, around.spare)
+
     def said() -> dict[int, Beat]:
         page = around.beats()
         return page.read() if page is not None else {}
+
+    def steps(local_rank: int) -> Said:
+        from ..health.evidence import Said
+
+        page = around.beats()
+        return page.said(local_rank) if page is not None else Said()
 
     def stack(local_rank: int) -> bytes:
         page = around.beats()
         return page.stack(local_rank) if page is not None else b""
 
     log = (kernel,) if spec.kernel_log else ()
-    return (memory, gpus, lines, *log, hangs, stacks, dumps, fabric)
+    scheduler = (slurm,) if spec.slurm is not None else ()
+    return (memory, gpus, lines, *log, hangs, reentry, stacks, dumps, fabric, *scheduler)

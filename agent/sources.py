@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from ..health.evidence import Fact
 from ..health.observed import NO_DRIVER, Lacked
-from ..rendezvous.records import Round
+from ..rendezvous.records import ResumePoint, Round
 
 T = TypeVar("T")
 
@@ -38,6 +38,8 @@ class Begun(NamedTuple):
     round: Round
     at_s: float
     ranks: tuple[RankHere, ...]
+    world: int = 0  # ranks of all nodes
+    resumed: ResumePoint = ResumePoint()  # where they re-entered; without a path they started from nothing
 
 
 class Source(Protocol):

@@ -26,6 +26,7 @@ DRIFT = 1e-3  # relative clock drift between this node and the store; generous, 
 MARGIN_S = 0.25  # from the decision to kill to the first SIGKILL, on a busy machine
 KERNEL_LOG = "/dev/kmsg"
 FABRIC = "/sys/class/infiniband"  # RDMA devices, where there are any
+DRAIN_WORDS = ("host", "reason", "run", "class")  # of a host in quarantine, for the site's command
 RESUME_WORDS = ("path", "dir", "name", "step")  # of a checkpoint, for templates: path is dir/name
 KEEPALIVES_PER_TTL = 5  # one is sent every TTL/5
 
@@ -54,7 +55,8 @@ class Embedded(NamedTuple):
     port: int
     binary: str | None = None  # path of the etcd program; None: looked for on PATH and beside the interpreter
     token_file: Path | None = None  # what agents must know to join; None: whoever reaches the port may
-    here: bool | None = None  # is_host in --rdzv-conf; None: decided by this machine's addresses
+    here: bool | None = None  # is_host in --rdzv-conf, or the scheduler; None: decided by this machine's addresses
+    address: str = ""  # of that machine, from the scheduler: for where the host's name leads nowhere
 
 
 class Streams(NamedTuple):
@@ -151,7 +153,7 @@ class JobSpec:
     stop_signals: tuple[int, ...] = ()  # those that stop the job, beside SIGTERM, SIGINT, SIGHUP and SIGQUIT
     alarm_window_s: float | None = 10.0  # dumps and the other ranks' own alarms take seconds; None: no line is an alarm
     hang_timeout_s: float | None = None  # how long ranks may do nothing; None: computed from their steps; 0: for ever
-    notice_signal: int = 0  # says that the job is to end soon; 0 = none does
+    notice_signals: tuple[int, ...] = ()  # each says that the job is to end soon
     store_loss: StoreLoss = StoreLoss.FENCE
     admit: Admit = Admit.RESTART
     admit_after_s: float = 60.0  # a round runs for so long before it is ended for a newcomer
@@ -164,10 +166,13 @@ class JobSpec:
     signatures: OwnSignatures | None = None  # what lines and XIDs mean at this site
     on_event: tuple[str, ...] = field(default=(), repr=False)  # a command, or a URL alone, which may hold a token
 
+    drain_command: tuple[str, ...] = ()  # of the site's own: takes a host in quarantine out of its scheduler
+
     kernel_log: str = KERNEL_LOG  # where the kernel's words are read; empty: nowhere
     node_check: NodeCheck = NodeCheck()
 
     slurm: SlurmStep | None = None  # None: started by something else
+    requeue: bool = False  # under Slurm: a launch that ends with 75 and may be gone on with is requeued
 
     output: Output = Output()
     timer_file: str | None = None  # file timers are served: at this path; empty: in the run directory

@@ -26,6 +26,7 @@ class Account(NamedTuple):
     job: Job
     queue_ms: float | None  # from the start of the command until the launch's first round had formed
     written_at: str | None  # wall clock, for people
+    drained: Mapping[str, str] = {}  # hosts, and what the site's command for them came to
 
 
 def row(record: Mapping[str, object]) -> Row:
@@ -48,6 +49,7 @@ def row(record: Mapping[str, object]) -> Row:
         "family": verdict.get("family"),
         "node": verdict.get("node") or None,
         "resume_step": resume.get("step"),
+        "reentry": part(record, "reentry").get("state"),
         "times_ms": {name: times.get(name) for name in _STEPS},
         "recovery_of_last_ms": times.get("recovery"),
     }
@@ -79,6 +81,7 @@ def summary(account: Account, rows: Iterable[Row]) -> dict[str, object]:
         "spent": dict(job.spent),
         "queue_ms": account.queue_ms,
         "attempts": attempts,
+        "drained": [{"host": host, "outcome": outcome or None} for host, outcome in account.drained.items()],
         "totals": {
             "attempts": len(attempts),
             "charged": len(charged),
@@ -97,6 +100,12 @@ def _attempt(one: Row, after: Row | None) -> dict[str, object]:
     out = {name: value for name, value in one.items() if name != "recovery_of_last_ms"}
     out["lost_steps"] = None if after is None else _lost(one, after.get("resume_step"))
     out["recovery_ms"] = None if after is None else after.get("recovery_of_last_ms")
+    out["rto_ms"] = None
+    if after is not None and after.get("reentry") == "recovered":
+        out["state"] = "recovered"  # which its own record could not know
+        back, load = out["recovery_ms"], part(after, "times_ms").get("load")
+        if isinstance(back, float) and isinstance(load, float):
+            out["rto_ms"] = round(back + load, 3)
     return out
 
 

@@ -40,7 +40,11 @@ class Suspect(NamedTuple):
 class Wards:
     """The hosts of one store, as one agent sees them."""
 
-    def __init__(self, store: Store, keys: Keys, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, store: Store, keys: Keys, say: Callable[[str], None], earlier: tuple[Bar, ...] | None = None
+    ) -> None:
+        """``earlier`` is what launches of this run before held against hosts, whose store has gone."""
+        self._earlier = earlier or ()
         self._store = store
         self._keys = keys
         self._say = say
@@ -136,6 +140,17 @@ class Wards:
         for words in odd:
             self._say(words)
         return bars
+
+    async def restore(self) -> None:
+        """Write down what is known from before, where the store knows nothing of that host. Once; never raises."""
+        earlier, self._earlier = self._earlier, ()
+        now = int(time.time())
+        try:
+            for bar in earlier:
+                if now - bar.at <= quarantine.FORGOTTEN_S:
+                    await asyncio.wait_for(self._store.txn(quarantine.write(self._keys.root, bar, 0)), BOUND_S)
+        except (StoreError, asyncio.TimeoutError) as error:
+            self._say(f"what earlier launches held against hosts is not in the store: {error or 'no answer'}")
 
     async def barred(self) -> frozenset[str]:
         """Return the hosts that are barred now; nobody when the store does not say."""

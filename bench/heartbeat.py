@@ -1,4 +1,4 @@
-"""(i) What one ``remuster.heartbeat(step)`` costs the rank that calls it, on a real page.
+"""(i) What one ``remuster.heartbeat`` costs the rank that calls it, on a real page: with loss, gradient norm and rate.
 
 A program of its own stands in for the rank, as the loop of a training script would: 200 000 calls, the median of its
 runs. The bar is two microseconds.
@@ -30,8 +30,11 @@ def timed(call):
         call(step)
     return (time.perf_counter() - began) / {CALLS} * 1e6
 
+def whole(step):
+    remuster.heartbeat(step, loss=0.5, grad_norm=1.5, lr=1e-3)
+
 from remuster.worker.beat import _Own
-print(timed(remuster.heartbeat), timed(nothing), _Own.heart is not None)
+print(timed(whole), timed(remuster.heartbeat), timed(nothing), _Own.heart is not None)
 """
 
 
@@ -40,6 +43,7 @@ def measure(_stage: Stage, runs: int) -> Found:
     from remuster.agent.beats import Beats
 
     ours: list[float] = []
+    steps: list[float] = []
     theirs: list[float] = []
     page = Beats(1, 1)
     env = {**os.environ, "REMUSTER_BEATS": page.address(0), "REMUSTER_ROUND": "1"}
@@ -47,12 +51,14 @@ def measure(_stage: Stage, runs: int) -> Found:
         for _ in range(runs):
             said = subprocess.run([sys.executable, "-c", RANK], env=env, capture_output=True, text=True, check=False)
             words = said.stdout.split()
-            if said.returncode or words[2:] != ["True"]:
+            if said.returncode or words[3:] != ["True"]:
                 raise CannotMeasure(f"no heart was found: {said.stdout}{said.stderr[-500:]}")
             ours.append(float(words[0]))
-            theirs.append(float(words[1]))
+            steps.append(float(words[1]))
+            theirs.append(float(words[2]))
     finally:
         page.close()
-    beat, bare = statistics.median(ours), statistics.median(theirs)
+    beat, step, bare = (statistics.median(found) for found in (ours, steps, theirs))
     bar = Row("i", "a heartbeat, of the 2 us that it may take", beat, "allowed", MOST_US, "us", at_most=1.0)
-    return Found([bar], {"heartbeat_us": ours, "empty_call_us": theirs}, (f"(i) an empty call: {bare:.2f} us",))
+    samples = {"heartbeat_us": ours, "step_alone_us": steps, "empty_call_us": theirs}
+    return Found([bar], samples, (f"(i) with the step alone: {step:.2f} us; an empty call: {bare:.2f} us",))

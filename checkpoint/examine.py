@@ -47,6 +47,7 @@ class Asked:
     deep: bool = True  # False: names, sizes and markers only
     give_up: Callable[[], bool] = never
     objection: Callable[[str], str] = unopposed  # other nodes' words: why one of that name cannot be taken, or ''
+    below: tuple[int, str] | None = None  # no step of that number or above is taken, for the reason given
 
 
 class Look(NamedTuple):
@@ -63,6 +64,8 @@ class Look(NamedTuple):
     save_ms: int | None = None
     unfinished: bool = False  # by its name
     counted: bool = False  # ``world`` is how many ranks left a file: there may have been more
+    fits: bool = False  # it is of the format asked for, or of a known one: directory and format were rightly given
+    astray: str = ""  # why it shows that they were not
 
 
 def examine(directory: Path, candidate: Candidate, asked: Asked, patience: Patience, seen: Seen) -> Look:
@@ -72,9 +75,10 @@ def examine(directory: Path, candidate: Candidate, asked: Asked, patience: Patie
     if asked.format in ("", OWN) and step_of(candidate.name) is not None:
         look = _own(directory, candidate, asked, patience, seen)
         if look.whole or look.format or asked.format:
-            return look._replace(format=OWN)
+            astray = "" if look.format else _of_another(directory, candidate, asked)
+            return look._replace(format=OWN, fits=bool(look.format), astray=astray)
         other = _others(directory, candidate, asked, Patience(()), seen)
-        return other if other.format else look._replace(format=OWN)
+        return other if other.format else look._replace(format=OWN, fits=True)
     return _others(directory, candidate, asked, patience, seen)
 
 
@@ -139,9 +143,41 @@ def _others(directory: Path, candidate: Candidate, asked: Asked, patience: Patie
         if step is not None and not 0 <= step < 10**MOST_DIGITS:
             return look._replace(words=f"the step that it says is none: it is below 0 or has over {MOST_DIGITS} digits")
         return look._replace(whole=True, step=step, words=finding.how, world=finding.world, counted=finding.counted)
+    astray = _of_another(directory, candidate, asked) if asked.format else ""
+    fits = not astray and _claimed(folder, format_, candidate)
+    look = look._replace(words=finding.reason, fits=fits, astray=astray)
     if isinstance(finding, Torn):
-        return look._replace(whole=False, words=finding.reason, lacking=finding.lacking)
-    return look._replace(words=finding.reason)
+        return look._replace(whole=False, lacking=finding.lacking)
+    return look._replace(astray=finding.reason) if finding.above else look
+
+
+def _of_another(directory: Path, candidate: Candidate, asked: Asked) -> str:
+    """Say why an entry shows that the format asked for is a wrong one; '' when it shows nothing of the kind.
+
+    It does if it is whole by another format, or holds checkpoints. What is torn may be torn in the first save of all.
+    """
+    from .formats import known
+    from .formats.finding import Question, Unknown, Whole
+    from .formats.folder import Folder
+
+    try:
+        folder = Folder(directory, candidate.name)
+        other = known.format_of(folder)
+        if other is not None and (other.name == asked.format or not _claimed(folder, other, candidate)):
+            return ""
+        finding = known.judge(folder, Question(asked.world, False, asked.give_up), other)
+    except (OSError, ValueError):
+        return ""
+    if isinstance(finding, Whole) and other is not None:
+        return f"it is of the format {other.name}, not {asked.format}"
+    return finding.reason if isinstance(finding, Unknown) and finding.above else ""
+
+
+def _claimed(folder: Folder, format_: Format | None, candidate: Candidate) -> bool:
+    """Say whether an entry is a checkpoint of that format for certain. A file without a step may be any model."""
+    if format_ is None or (candidate.order < 0 and format_.name == LOOSE):
+        return False
+    return format_.claims(folder.name, folder.files)
 
 
 def _judged(folder: Folder, format_: Format | None, question: Question, seen: Seen) -> Finding:

@@ -29,6 +29,7 @@ class Choice:
     format: str = ""
     verified: str = ""
     refused: tuple[tuple[str, str], ...] = ()  # (name, reason) of newer ones that were passed over
+    astray: str = ""  # why another directory or format should have been given; then nothing may begin from nothing
 
 
 def search(directory: Path, asked: Asked, patience: Patience | None = None, seen: Seen | None = None) -> Choice:
@@ -43,15 +44,20 @@ def search(directory: Path, asked: Asked, patience: Patience | None = None, seen
 
 
 def first_whole(directory: Path, found: Iterable[Look]) -> Choice:
-    """Return the first that may be taken, with those before it as refused."""
+    """Return the first that may be taken, with those before it as refused.
+
+    Where there is none, and not even a torn one that is as asked for, what was asked for is doubted.
+    """
     refused: list[tuple[str, str]] = []
+    fits, astray = False, ""
     for look in found:
         if not look.whole:
             refused.append((shown(look.name), look.words))
+            fits, astray = fits or look.fits, astray or (look.astray and f"{shown(look.name)}: {look.astray}")
             continue
         words = look.words if look.step is not None else f"{look.words}; nothing says its step"
         return Choice(str(directory.absolute() / look.name), look.step or 0, look.format, words, tuple(refused))
-    return Choice(refused=tuple(refused))
+    return Choice(refused=tuple(refused), astray="" if fits else astray)
 
 
 def newest(directory: Path, asked: Asked) -> Look | None:
@@ -70,16 +76,23 @@ def looks(directory: Path, asked: Asked, patience: Patience | None = None, seen:
         yield Look(str(directory), words="this checkpoint directory does not exist")
         return
     if format_ := _itself(directory, listing.candidates):
-        yield Look(str(directory), format_, words="it is itself a checkpoint: give the directory that holds it")
+        words = "it is itself a checkpoint: give the directory that holds it"
+        yield Look(str(directory), format_, words=words, astray=words)
         return
     beside = Beside(directory, listing.candidates, asked, seen)
     for at, candidate in enumerate(listing.candidates):
         if asked.give_up():
             raise GaveUp(OVERDUE)
         if reason := asked.objection(candidate.name):
-            yield Look(candidate.name, words=reason, step=candidate.step)
+            yield Look(candidate.name, words=reason, step=candidate.step, fits=True)
             continue
-        yield beside.compared(at, examine(directory, candidate, asked, patience, seen))
+        if asked.below is not None and candidate.step is not None and candidate.step >= asked.below[0]:
+            yield Look(candidate.name, words=asked.below[1], step=candidate.step, unfinished=candidate.unfinished)
+            continue
+        look = examine(directory, candidate, asked, patience, seen)
+        if look.whole and look.step is not None and asked.below is not None and look.step >= asked.below[0]:
+            look = look._replace(whole=None, words=asked.below[1])
+        yield beside.compared(at, look)
 
 
 def _itself(directory: Path, candidates: Iterable[Candidate]) -> str:

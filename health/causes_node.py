@@ -19,7 +19,7 @@ from .causes import CERTAIN, GUESS, LIKELY, SENTENCE, Cause, Proof, Verdict, pla
 from .classes import find
 from .evidence import AgentDied, Fault, Fenced, GuardianDied, Left, NodeEvidence, RankExit, RoundEvidence, StartError
 from .fingerprint import fingerprint
-from .observed import SILENCE, Early, SchedulerWord
+from .observed import REENTRY, SILENCE, Early, SchedulerWord
 from .reading import Standing
 from .signatures import UNNAMED, Role, match, table
 
@@ -131,6 +131,8 @@ def _early(node: NodeEvidence, fact: Early) -> Cause:
     cls = find(_class_of_sign(fact.sign) if fact.sign else "exit_unknown")
     by = f"rank {fact.rank} of " if fact.rank >= 0 else ""
     sentence = f"the round was ended early on {by}{node.node}: {words.cause(cls.name)}: {short(fact.why, 300)}"
+    if fact.sign == REENTRY:
+        sentence = f"the round was ended early on {node.node}: {short(fact.why, 400)}"
     if not fact.sign:
         sentence = f"the round was ended early on {by}{node.node}: {short(fact.why, 400)}"
     proof = Proof("alarm", node.node, short(fact.why))
@@ -142,7 +144,12 @@ def _early(node: NodeEvidence, fact: Early) -> Cause:
 
 @lru_cache(maxsize=1)
 def _classes_of_signs() -> dict[str, str]:
-    return {UNNAMED: "user_exception", SILENCE: "rank_hang", **{signature.name: signature.cls for signature in table()}}
+    return {
+        UNNAMED: "user_exception",
+        SILENCE: "rank_hang",
+        REENTRY: "ckpt_corrupt",
+        **{signature.name: signature.cls for signature in table()},
+    }
 
 
 def _class_of_sign(name: str) -> str:
@@ -168,7 +175,7 @@ def left(nodes: Sequence[NodeEvidence]) -> Cause | None:
         for fact in node.facts:
             if isinstance(fact, Left):
                 by = exits.words(-fact.signal) if fact.signal else "command"
-                why = f"{node.node} was asked to leave by {by}"
+                why = f"{node.node} left: {short(fact.why)}" if fact.why else f"{node.node} was asked to leave by {by}"
                 if fact.signal == KEEPER_KILLED:
                     why = f"the keeper on {node.node} was killed: its agent stopped its ranks and left"
                 verdict = Verdict(LEAVE, "none", node.node, sentence=why, fingerprint=fingerprint(LEAVE, "", "", ""),

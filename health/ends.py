@@ -29,6 +29,7 @@ _FINISHED = re.compile(
     r"\b(?:finished|completed) (?:training|successfully|evaluation)|"
     r"^\W*(?:all )?(?:done|finished)\W*$|\b(\d{1,12})/\1\b.{0,20}\bdone\b"
 )
+_OF_STEPS = re.compile(r"(?:srun|slurmstepd(?:-\S{1,200})?): ")  # says that a job step, not the work, is complete
 _CAME_TO_END = re.compile(r"destroy_process_group\(\) was not called")  # as the interpreter ends, whatever the reason
 _STOPPED = re.compile(
     r"(?i)\b(?:received|caught|got|handling|on)\b.{0,40}\b(?:SIGTERM|signal 15|SIGINT|signal 2)\b|"
@@ -188,14 +189,18 @@ def _concluded(ends: Sequence[End], beside: Beside) -> list[str]:
 
 def _came_to_end(end: End) -> bool:
     """Whether the last line says that all was done."""
-    return bool(end.part.lines) and bool(_FINISHED.search(end.part.lines[-1].text))
+    return bool(end.part.lines) and _finished(end.part.lines[-1].text)
+
+
+def _finished(text: str) -> bool:
+    return _FINISHED.search(text) is not None and _OF_STEPS.match(text) is None
 
 
 def _failed(reading: Reading, lines: Sequence[Said], own: OwnSignatures) -> bool:
     """Whether a text tells of a failure of its rank, when its status is not known."""
     texts = [line.text for line in lines][-SIGNS:]
     hits = match(texts, own)
-    finished = [i for i, text in enumerate(texts) if _FINISHED.search(text)]
+    finished = [i for i, text in enumerate(texts) if _finished(text)]
     if not hits or (finished and finished[-1] > hits[-1].index):
         return False
     if any(hit.role is Role.ROOT and reading.line == hit.line.strip() for hit in hits):

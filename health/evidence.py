@@ -62,9 +62,10 @@ class AgentDied(NamedTuple):
 
 
 class Left(NamedTuple):
-    """The node was asked to leave by ``signal`` (a number; 0 = by command)."""
+    """The node was asked to leave by ``signal`` (a number; 0 = by command), or left by itself, and ``why``."""
 
     signal: int
+    why: str = ""
 
 
 class Told(NamedTuple):
@@ -89,6 +90,22 @@ class Beat(NamedTuple):
     last_s: float
     times: int = 1  # how often it has said something
     longest_s: float = 0.0  # the longest that it has said nothing between two beats, as it measured itself
+
+
+class Entry(NamedTuple):
+    """A step that a rank has said, and what it gave beside it; None = it gave none."""
+
+    step: int
+    loss: float | None = None
+    grad_norm: float | None = None
+    lr: float | None = None
+
+
+class Said(NamedTuple):
+    """The first and the last steps that one rank has said in a round, each up to 32, oldest first. No fact either."""
+
+    first: tuple[Entry, ...] = ()
+    last: tuple[Entry, ...] = ()
 
 
 class Fault(NamedTuple):

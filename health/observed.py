@@ -11,6 +11,7 @@ Large = Annotated[int, "large"]  # a number that may go beyond any pid, status o
 
 
 SILENCE = "silence"  # the sign of an alarm over ranks that do nothing
+REENTRY = "re-entry"  # … over ranks that do not go on from their checkpoint as they should
 
 
 class Sighting(NamedTuple):

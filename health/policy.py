@@ -49,6 +49,8 @@ class Facts:
     all_started: bool = True
     lasted_s: float | None = None  # how long the round had run; None: this leader did not see it form
     seed: str = ""  # decides the jitter of a wait
+    suspect: str = ""  # the checkpoint that the round re-entered from, if the failure speaks against it
+    tried: tuple[str, ...] = ()  # those that failures before this one have spoken against, in a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,9 @@ def respond(verdict: Verdict, memory: Memory, limits: Limits, facts: Facts, mapp
         return Response(True, "", "a planned change of nodes: not charged", code, replace(memory, row=row))
     order = mapped.action if mapped else None
     refusal = "" if order else _never(verdict) or _again(verdict, memory, facts)
+    older = facts.suspect if verdict.family in ("checkpoint", "numerical") else ""
+    if older and not order:
+        refusal = _twice(facts)
     if order is Action.STOP and mapped:
         refusal = f"{exits.words(mapped.status)} means stop (--exit-code-map)"
     if refusal:
@@ -101,6 +106,8 @@ def respond(verdict: Verdict, memory: Memory, limits: Limits, facts: Facts, mapp
         )
         return _stop(used, code, memory)
     why = f"{free}, but {FREE_ROUNDS} free rounds in a row are enough" if free else f"{verdict.cls}: worth another try"
+    if older:
+        why = f"{older} is suspect: the next older checkpoint is tried, once"
     if order and mapped:
         why = f"{exits.words(mapped.status)} means {mapped.means} (--exit-code-map)"
     mark = memory.fingerprint if free else verdict.fingerprint
@@ -142,6 +149,14 @@ def _never(verdict: Verdict) -> str:
     if cls.retryable != "yes" and not raised and not verdict.node_fault:
         return f"{verdict.cls}: a restart gives the same"
     return ""
+
+
+def _twice(facts: Facts) -> str:
+    """Say that one older checkpoint is enough; '' when none was tried yet."""
+    if not facts.tried:
+        return ""
+    before = " and ".join(facts.tried)
+    return f"{before} had been given up before, and the older {facts.suspect} is no better: the fault lies elsewhere"
 
 
 def _again(verdict: Verdict, memory: Memory, facts: Facts) -> str:

@@ -18,7 +18,7 @@ from .classes import find
 from .evidence import RankExit
 from .kernel import Sign, signs
 from .own_signatures import NONE, OwnSign, OwnSignatures
-from .signatures import FILE_TIMER, GENERIC, HANG, MAX_LINES, TYPED, Hit, Role, match
+from .signatures import FILE_TIMER, GENERIC, HANG, MAX_LINES, TYPED, UNNAMED, Hit, Role, match
 
 
 class Standing(IntEnum):
@@ -65,6 +65,7 @@ class Reading:
     crumb: str = ""  # its last line, for a fingerprint when nothing else speaks
     pasted: tuple[Sign, ...] = ()  # lines of a kernel log among its own
     own: OwnSign | None = None  # the site's signature that its line has, if it is that which decides
+    late: bool = False  # what decides was raised after a wait of its own had run out
 
 
 _PROGRESS = re.compile(r"(?i)\b(?:step|iter|iteration|epoch)s?\b[ =:#\[(]{0,3}\d")
@@ -81,11 +82,20 @@ _NESTED = re.compile(  # another launcher inside ours: torchrun, DeepSpeed, mult
 _ACCUSED = re.compile(r"Ranks? ([\d, ]{1,400}) failed to pass monitoredBarrier")
 TOLD = frozenset({"cuda-oom", "cuda-oom-foreign"})  # signs that programs print when they handle what they saw
 VAGUE = "cuda-other"  # the sign of a CUDA error that says no more
+# An exception that says so, or a line of the user's that does so, speaks of the wait, or of what torch did after it.
+_OF_THE_WAIT = re.compile(
+    r"(?i)nccl|gloo|c10d|collective|watchdog|communicator|process ?_?group|barrier|all_?(?:reduce|gather|to_?all)|"
+    r"reduce_?scatter|broadcast|time(?:d|_)? ?out|abort|\bpeer\b|connection|store\b|rendezvous|synchroni[sz]e|\bdist\."
+)
+_LOOKED_FOR = frozenset({"KeyError", "Empty", "StopIteration", "AttributeError"})  # handled by doing something else
 _CASCADE_FAMILIES = frozenset({"network", "rendezvous"})
 
 
-def read(node: str, end: RankExit, own: OwnSignatures = NONE) -> Reading:
-    """Return what this end says. Pure, and total: any text is allowed."""
+def read(node: str, end: RankExit, own: OwnSignatures = NONE, late: bool = True) -> Reading:
+    """Return what this end says. Pure, and total: any text is allowed.
+
+    Not ``late``: what the rank raised after its wait for others had run out does not count.
+    """
     if end.status == 0:
         return Reading(node, end, "success", Standing.INNOCENT)
     lines = [*end.tail, *_error_lines(end)][-MAX_LINES:]
@@ -93,7 +103,7 @@ def read(node: str, end: RankExit, own: OwnSignatures = NONE) -> Reading:
     kernels = {sign.index for sign in pasted}  # the kernel's words, not the rank's
     hits = match(lines, own)
     kept = [hit for hit in hits if hit.index not in kernels and not went_on(lines, hit.index)]
-    best = _best([hit for hit in kept if not _told_only(hit, hits)])
+    waited, best = _own_first(_best([hit for hit in kept if not _told_only(hit, hits)]), kept, late)
     bare = _bare(node, end, _inner_status(end, lines))
     bare = replace(bare, crumb=lines[-1] if lines else "", pasted=pasted)
     if best is None:
@@ -107,6 +117,7 @@ def read(node: str, end: RankExit, own: OwnSignatures = NONE) -> Reading:
         exception=best.raised.type if best.raised else "",
         frame=best.raised.frame if best.raised else "",
         own=best.own,
+        late=waited,
     )
     if find(best.cls).family == "hang":
         told = replace(told, wait=_wait(lines), suspects=_accused(best.line))
@@ -165,6 +176,35 @@ def _best(hits: list[Hit]) -> Hit | None:
     # What follows a cry without a meaning of its own, an unknown exception or a wait, comes from it.
     first = min(hit.index for hit in causes if _same(hit, best))
     return first_cry if best.weight <= HANG + 2 and first_cry.index < first else best
+
+
+def _own_first(best: Hit | None, kept: Sequence[Hit], late: bool) -> tuple[bool, Hit | None]:
+    """Return what decides where a wait ran out and the rank raised an exception of no known type; with True, later.
+
+    One that came before made the others wait, and held the rank in a clean-up that waited for them in vain. One that
+    came later may have been raised long before it was printed, or have nothing to do with the wait; one that speaks of
+    the wait, or comes from a call that waits, is a consequence.
+    """
+    if best is None or best.own or best.sign == FILE_TIMER or find(best.cls).family != "hang":
+        return False, best
+    waits = [hit for hit in kept if find(hit.cls).family == "hang"]
+    wait = waits[0].index
+    raised = [hit for hit in kept if hit.sign == UNNAMED and hit.raised and not _of_the_wait(hit)]
+    before = [hit for hit in raised if hit.index < wait and not _looked_for(hit)]
+    if before:
+        return False, before[-1]
+    after = [hit for hit in raised if hit.index > wait and not (hit.raised and hit.raised.replaced)]
+    if not late or not after or any(hit.raised for hit in waits):  # an exception that tells of a wait was handled badly
+        return False, best
+    return True, after[-1]
+
+
+def _of_the_wait(hit: Hit) -> bool:
+    return hit.raised is not None and bool(_OF_THE_WAIT.search(f"{hit.raised.text}\n{hit.raised.source}"))
+
+
+def _looked_for(hit: Hit) -> bool:
+    return hit.raised is not None and hit.raised.replaced and hit.raised.type in _LOOKED_FOR
 
 
 def _same(hit: Hit, best: Hit) -> bool:

@@ -109,9 +109,21 @@ def prepare() -> None:
 @lru_cache(maxsize=1)
 def table() -> tuple[Signature, ...]:
     """Return every signature, noise first."""
-    from . import signs_device, signs_network, signs_program, signs_python, signs_scheduler, signs_storage, signs_store
+    from . import (
+        signs_device,
+        signs_network,
+        signs_program,
+        signs_python,
+        signs_scheduler,
+        signs_slurm,
+        signs_storage,
+        signs_store,
+    )
 
-    themes = (signs_network, signs_store, signs_device, signs_scheduler, signs_storage, signs_program, signs_python)
+    themes = (
+        *(signs_network, signs_store, signs_device, signs_scheduler, signs_slurm, signs_storage),
+        *(signs_program, signs_python),
+    )
     every = (signature for theme in themes for signature in theme.TABLE)
     return tuple(sorted(every, key=lambda signature: signature.role is not Role.NOISE))
 

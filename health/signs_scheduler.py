@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .signatures import GENERIC, HARDWARE, Role, Signature
+from .signatures import HARDWARE, Role, Signature
 
 _R, _N = Role.ROOT, Role.NOISE
 _S = Signature
@@ -33,9 +33,11 @@ TABLE: tuple[Signature, ...] = (
        "slurmstepd: error: *** JOB 7711 ON node-b1 CANCELLED AT 2026-03-11T15:27:25 DUE TO NODE FAILURE ***",
        "slurmstepd: error: *** STEP 5981.0 ON node-b1 CANCELLED AT 2026-03-11T12:43:25 ***"),
     _S("slurm-oom", "host_oom", _R, HARDWARE,
-       r"slurmstepd: error: Detected \d+ oom[-_ ]?kill|task \d+: Out Of Memory|have been OOM Killed|"
+       r"slurmstepd(?:-\S{1,200})?: error: Detected \d+ oom[-_ ]?kill|tasks? [\d,-]{1,200}: Out Of Memory|"
+       r"have been OOM Killed|exceeded (?:virtual )?memory limit \(\d+ > \d+\), being killed|"
        r"oom-kill event\(s\) in|\bOOMKilled\b|low on resource: memory|killed due to memory pressure \(OOM\)|"
-       r"due to the node running low on memory|Exceeded (?:job|step) memory limit|TERM_MEMLIMIT|"
+       r"due to the node running low on memory|Exceeded (?:job|step) memory limit(?! at some point)|"
+       r"TERM_MEMLIMIT|"
        r"job killed: mem \d+kb exceeded",
        "slurm cgroup plugin, srun; kubelet; ray memory_monitor; LSF; PBS",
        "slurmstepd: error: Detected 1 oom_kill event in StepId=99.0. Some of the step tasks have been OOM Killed.",
@@ -47,20 +49,9 @@ TABLE: tuple[Signature, ...] = (
        "systemd core/service.c, oom/oomd-manager.c; earlyoom kill.c; kubelet eviction manager",
        "systemd[2201]: train.scope: systemd-oomd killed 41 process(es) in this unit.",
        "systemd[1]: Started systemd-oomd.service - Userspace Out-Of-Memory (OOM) Killer."),
-    _S("srun-killed-all", "launcher_killed_by_srun", _R, GENERIC - 2,
-       r"srun: Terminating (?:StepId=|job step)", "slurm srun --kill-on-bad-exit",
-       "srun: Terminating StepId=5981.0", "srun: Job step aborted: Waiting up to 32 seconds for job step to finish."),
-    _S("slurm-cancelled", "user_interrupt", _R, GENERIC - 3,
-       r"\*\*\* JOB \S{1,40} ON \S{1,200} CANCELLED AT \S{1,40} (?:\*\*\*|DUE to SIGNAL)",
-       "slurm slurmstepd req.c: scancel",
-       "slurmstepd: error: *** JOB 7719 ON node-b1 CANCELLED AT 2026-03-11T15:27:25 ***",
-       "slurmstepd: error: *** JOB 7711 ON node-b1 CANCELLED AT 2026-03-11T15:27:25 DUE TO NODE FAILURE ***"),
-    _S("slurm-step-cancelled", "launcher_killed_by_srun", _R, GENERIC - 4,
-       r"\*\*\* STEP \S{1,40} ON \S{1,200} CANCELLED AT \S{1,40} (?:\*\*\*|DUE to SIGNAL)", "slurm slurmstepd req.c",
-       "slurmstepd: error: *** STEP 5981.0 ON node-b1 CANCELLED AT 2026-03-11T12:43:25 ***",
-       "slurmstepd: error: *** STEP 608.0 ON node-a5 CANCELLED AT 2026-03-11T02:06:12 DUE TO PREEMPTION ***"),
     _S("slurm-chdir", "node_mount_missing", _R, HARDWARE - 5,
-       r"slurmstepd: error: couldn't chdir to|mount source \S{1,300} doesn't exist|bind source path does not exist|"
+       r"slurmstepd(?:-\S{1,200})?: error: couldn't chdir to|mount source \S{1,300} doesn't exist|"
+       r"bind source path does not exist|"
        r"enroot-mount: failed to mount|MountVolume\.\w{1,30} failed for volume|chdir to cwd .{0,400}no such file|"
        r"FATAL: .{0,200}mount .{0,400}no such file or directory",
        "slurm slurmstepd; dockerd, runc, kubelet, apptainer, enroot",

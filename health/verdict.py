@@ -53,7 +53,7 @@ def judge(evidence: RoundEvidence, own: OwnSignatures = NONE) -> Verdict:
     ``own`` is what the site has said of lines and XIDs of its own.
     """
     nodes = sorted(evidence.nodes, key=lambda node: (node.order, node.node))
-    readings, xids = _readings(nodes, own), xids_of(own)
+    readings, xids = _in_order(evidence, nodes, own), xids_of(own)
     scenes = _scenes(nodes, readings)
     if evidence.admitted:  # whatever happened then, it was that which ended the round
         return _complete(admitted(evidence.admitted), readings, nodes, scenes, xids)
@@ -89,7 +89,23 @@ def _all_well(nodes: Sequence[NodeEvidence], readings: Sequence[Reading]) -> boo
     return bool(readings) and all(r.exit.status == 0 for r in readings) and not alarm
 
 
-def _readings(nodes: Sequence[NodeEvidence], own: OwnSignatures) -> list[Reading]:
+def _in_order(evidence: RoundEvidence, nodes: Sequence[NodeEvidence], own: OwnSignatures) -> list[Reading]:
+    """Read all ends. What a rank raised after its own wait had run out counts only where no other explains the wait.
+
+    It does not where another rank is known to have been waited for, nor where all who waited raised something then.
+    """
+    readings = _readings(nodes, own)
+    late = {r.exit.rank for r in readings if r.late}
+    if not late:
+        return readings
+    waited = _readings(nodes, own, late=False)
+    found = laggard(evidence, waited)
+    known = found is not None and found.confidence != GUESS and found.rank not in late
+    alike = len(late) > 1 and not any(r.standing is Standing.WAITED for r in readings)
+    return waited if known or alike else readings
+
+
+def _readings(nodes: Sequence[NodeEvidence], own: OwnSignatures, late: bool = True) -> list[Reading]:
     ends: list[tuple[NodeEvidence, RankExit]] = []
     for node in nodes:
         sightings = [fact for fact in node.facts if isinstance(fact, Sighting)]
@@ -97,7 +113,9 @@ def _readings(nodes: Sequence[NodeEvidence], own: OwnSignatures) -> list[Reading
         ends += ((node, with_sightings(end, sightings) if sightings else end) for end in exits_here)
     ends.sort(key=lambda pair: (pair[0].order, pair[1].at_s, pair[0].node, pair[1].rank))
     read_ends = enumerate(ends)
-    return _aborted([read(n.node, end, own) if i < READ_RANKS else _unread(n.node, end) for i, (n, end) in read_ends])
+    return _aborted(
+        [read(n.node, end, own, late) if i < READ_RANKS else _unread(n.node, end) for i, (n, end) in read_ends]
+    )
 
 
 def _aborted(readings: list[Reading]) -> list[Reading]:

@@ -32,7 +32,7 @@ _WORDS: dict[str, tuple[str, str]] = {
     "host_memory_ecc": ("host memory error", "Take the node out and replace the memory module."),
     "host_oom": ("out of host memory", "Give the job more memory, or use less: data workers, caches, pinned buffers."),
     "ib_link_error": ("InfiniBand error", "Check link and counters of the named device (ibstat), and of its peer."),
-    "launcher_killed_by_srun": ("srun ended the whole step because one task failed", "Look at the task that srun names; use --kill-on-bad-exit=0."),
+    "launcher_killed_by_srun": ("srun ended the whole step because one task had ended", "Look at the task that srun names; give srun --kill-on-bad-exit=0 --wait=0."),
     "nan_loss": ("the loss or a gradient is not a number", "Look at data and learning rate near this step; maybe resume from an older checkpoint."),
     "nccl_remote_error": ("a peer's connection broke in NCCL, and no peer said why", "Look for a lost node or a network fault; the peer is named in the line."),
     "nccl_usage_mismatch": ("ranks called collectives that do not fit together", "Make all ranks issue the same collectives with the same sizes."),

@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..agent.spec import KERNEL_LOG, JobSpec, NodeCheck, Output, SpecError, StoreAccess
+from ..agent.spec import KERNEL_LOG, Backend, JobSpec, NodeCheck, Output, SlurmStep, SpecError, StoreAccess
 from ..rendezvous.admission import Admit
 from ..rendezvous.membership import Order
 from ..rendezvous.records import ROLE, StoreLoss
-from . import files, meeting, resuming, starting, values
+from . import files, meeting, resuming, site, starting, values
 from .argv import Split
 from .devices import nproc
 from .environment import Environment
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from ..health.exit_map import Mapped
     from ..health.own_signatures import OwnSignatures
     from ..rendezvous.budget import Bound
+    from .gathering import Gathering
+    from .slurm_step import Step
 
 ParseBudget = Callable[[str], "tuple[Bound, ...]"]  # raises ValueError with a sentence
 LONGEST_LEASE_S = 86400  # a day; etcd refuses some numbers beyond, and nobody waits so long for a lost node
@@ -52,13 +54,20 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
     if split.script is None:
         raise UsageError("no script given; write remuster [options] script.py [its arguments], or see remuster --help")
     least, most = values.nnodes(given.origin("nnodes"), _text(given, "nnodes", "1"))
+    step = _step(given, env, notes)
+    around = _around(given, env, notes) if step is None else None
+    told = step or around
+    if told is not None:
+        least, most = told.least, told.most
     conf = _conf(given, notes)
     _check_idle(given)
     module, no_python, run_path = starting.how(given, notes)
     files.script(split.script, module, no_python)
     python = starting.interpreter(given, env, no_python)
     plain_exit = _plain_exit(given)
-    where = meeting.choose(meeting.Asked(given, conf, env, least, most, notes))
+    asked = meeting.Asked(given, conf, env, least, most, notes, None if step is None else step.meeting, around)
+    where = meeting.choose(asked)
+    run = _run(given, env, around, where, step is not None, notes)
     access = store_access(where.access, given.origin("rdzv-conf"), conf.values.get("protocol"))
     prefix = where.access.get("prefix", Setting("/remuster/", ""))
     stops = _stop_signals(given, notes)
@@ -67,12 +76,16 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
         spec = JobSpec(
             min_nodes=where.least,
             max_nodes=where.most,
-            nproc=nproc(given.origin("nproc-per-node"), _text(given, "nproc-per-node", "1"), env.cuda_visible_devices),
+            nproc=nproc(
+                given.origin("nproc-per-node"),
+                _text(given, "nproc-per-node", "1" if told is None else str(told.ranks)),
+                env.cuda_visible_devices,
+            ),
             runner=str(starting.RUNNER) if run_path else None,
             virtual_local_rank=given.on("virtual-local-rank"),
-            scrub_env=given.on("scrub-env"),
-            run_id=_run_id(given, env, where, notes),
-            new_run=given.text("rdzv-id") is None and not env.slurm_job_id and where.embedded is None,
+            scrub_env=_scrub_env(given, env),
+            run_id=run.id,
+            new_run=given.text("rdzv-id") is None and env.slurm is None and where.most == 1 and where.embedded is None,
             script=split.script,
             script_args=split.script_args,
             module=module,
@@ -86,7 +99,7 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
             place=where.place,
             master=where.master,
             prefix=values.prefix(prefix.origin, prefix.text),
-            launch_id=conf.values.get("launch_id", env.launch_id),
+            launch_id=conf.values.get("launch_id", run.launch),
             fresh=given.on("fresh"),
             local_addr=given.text("local-addr") or None,
             lease_ttl_s=values.whole(
@@ -101,7 +114,7 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
             stop_signals=stops,
             alarm_window_s=_alarm_window(given),
             hang_timeout_s=_hang_timeout(given),
-            notice_signal=_notice_signal(given, stops),
+            notice_signals=_notice_signals(given, env, stops),
             store_loss=_store_loss(given),
             admit=_admit(given),
             admit_after_s=_seconds(conf, "admit_after", "60"),
@@ -115,9 +128,11 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
             checkpoint_format=resuming.checkpoint_format(given),
             checkpoint_args=resuming.checkpoint_args(given),
             on_event=_on_event(given),
+            drain_command=site.command(where.drain),
             kernel_log=_kernel_log(given),
             node_check=_node_check(given),
-            slurm=env.slurm,
+            slurm=None if env.slurm is None else SlurmStep(env.slurm.job_id, env.slurm.step_id, env.slurm.restarts),
+            requeue=_requeue(given, env),
             output=_output(given, env, notes),
             timer_file=env.timer_file,
         )
@@ -129,9 +144,18 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
     for name, path in (("log-dir", spec.log_dir), ("checkpoint-dir", spec.checkpoint_dir)):
         if path is not None:
             files.made(given.origin(name), path)
+    _say_forgetful(spec, env, notes)
     if not no_python:
         starting.say_interpreter(python, given, env, notes)
     return Built(spec, tuple(notes), plain_exit)
+
+
+def _around(given: Given, env: Environment, notes: list[str]) -> Gathering | None:
+    if env.batch is None and not env.job_index and given.text("hosts") is None and given.text("hostfile") is None:
+        return None
+    from . import gathering  # and sockets with it
+
+    return gathering.told(given, env, notes)
 
 
 def _text(given: Given, name: str, default: str) -> str:
@@ -166,6 +190,24 @@ def _store_loss(given: Given) -> StoreLoss:
         return StoreLoss(text)
     except ValueError:
         raise UsageError(f"{given.origin('on-store-loss')} is {text!r}; give fence or hold") from None
+
+
+def _scrub_env(given: Given, env: Environment) -> bool:
+    """A Slurm task is one agent, and none of its ranks: what numbers the task would misname each of them."""
+    keep = given.on("no-scrub-env")
+    if keep and given.on("scrub-env"):
+        raise UsageError(f"{given.origin('scrub-env')} and {given.origin('no-scrub-env')} contradict; give one of them")
+    return not keep and (given.on("scrub-env") or env.slurm is not None)
+
+
+def _say_forgetful(spec: JobSpec, env: Environment, notes: list[str]) -> None:
+    """Say, on the first node of a Slurm job, that a requeue begins anew: nothing that stays knows what was paid."""
+    own = spec.backend is Backend.MEMORY or spec.embedded is not None
+    if own and spec.checkpoint_dir is None and env.slurm is not None and env.slurm.node == 0:
+        notes.append(
+            "a requeue begins anew, with round 1 and a whole budget: the store of this run ends with its Slurm job; "
+            "give --checkpoint-dir on a disk that stays, or an etcd service, and both go on"
+        )
 
 
 def _admit(given: Given) -> Admit:
@@ -230,16 +272,28 @@ def _alarm_window(given: Given) -> float | None:
     return None if text == "off" else values.seconds(given.origin("alarm-window"), text)
 
 
-def _notice_signal(given: Given, stops: tuple[int, ...]) -> int:
+def _notice_signals(given: Given, env: Environment, stops: tuple[int, ...]) -> tuple[int, ...]:
+    """Return which signals announce the end. Under Slurm those two that scripts ask for in `sbatch --signal`."""
     text, origin = given.text("notice-signal"), given.origin("notice-signal")
     if text is None:
-        return 0
+        return tuple(number for number in values.NOTICES if env.slurm is not None and number not in stops)
+    if text == "none":
+        return ()
     number = values.notice_signal(origin, text)
     if number in stops:
         raise UsageError(
             f"{origin} is {text!r}, and {given.origin('signals-to-handle')} names it too; take it out of one of them"
         )
-    return number
+    return (number,)
+
+
+def _requeue(given: Given, env: Environment) -> bool:
+    if given.on("requeue") and env.slurm is None:
+        raise UsageError(
+            f"{given.origin('requeue')} is for a job of Slurm's, and SLURM_JOB_ID is not set; start it in one, or "
+            "leave it out"
+        )
+    return given.on("requeue")
 
 
 def _log_dir(given: Given, notes: list[str]) -> Path | None:
@@ -325,20 +379,48 @@ def _output(given: Given, env: Environment, notes: list[str]) -> Output:
     return output.choose(given, env.line_prefix, notes)
 
 
-def _run_id(given: Given, env: Environment, where: meeting.Meeting, notes: list[str]) -> str:
-    """Return the run's name. There is no default that two jobs could share; an etcd of the job's own makes a name."""
-    text = given.text("rdzv-id")
+def _step(given: Given, env: Environment, notes: list[str]) -> Step | None:
+    if env.slurm is None:
+        return None
+    from . import slurm_step
+
+    return slurm_step.choose(given, env, env.slurm, notes)
+
+
+class _Run(NamedTuple):
+    """Names of the run and of this launch of it; empty: the store makes one, there is none."""
+
+    id: str
+    launch: str = ""
+
+
+def _run(
+    given: Given,
+    env: Environment,
+    around: Gathering | None,
+    where: meeting.Meeting,
+    in_step: bool,
+    notes: list[str],
+) -> _Run:
+    """Name the run. There is no default that two jobs could share; an etcd of the job's own makes a name."""
+    text, name, launch = given.text("rdzv-id"), "", ""
+    if env.slurm is not None:
+        # A step with fewer nodes than were asked for is a part of the run: others of its job are the rest.
+        whole = bool(env.slurm.step_id) and (in_step or env.slurm.nodes >= where.most)
+        name = values.run_id("SLURM_JOB_ID", env.slurm.run_id if whole else env.slurm.job_id)
+        launch = env.slurm.launch_id(whole)
+    elif env.batch is not None and where.most > 1 and (where.embedded is None or (around and not around.listed)):
+        # Several commands of a job that are each one node are no one run.
+        name = values.run_id(env.batch.run_id.origin, env.batch.run_id.text)
     if text is not None:
-        return values.run_id(given.origin("rdzv-id"), text)
-    if env.slurm_job_id:
-        return values.run_id("SLURM_JOB_ID", env.slurm_job_id)
-    if where.embedded is not None:
-        return ""
+        return _Run(values.run_id(given.origin("rdzv-id"), text), launch)
+    if name or where.embedded is not None:
+        return _Run(name, launch)
     if where.most > 1:
         raise UsageError("several nodes need one name for their run; give --rdzv-id NAME, the same on all of them")
     made = os.urandom(6).hex()
     notes.append(f"run id {made}")
-    return made
+    return _Run(made)
 
 
 def store_access(found: Mapping[str, Setting], conf: str, protocol: str | None) -> StoreAccess:

@@ -121,7 +121,8 @@ def _point(directory: Path, world: int | None, format_name: str, quick: bool, as
         refused = [{"name": name, "reason": reason} for name, reason in choice.refused]
         step = found[-1].step if choice.path else None
         path, format_, verified = (text or None for text in (choice.path, choice.format, choice.verified))
-        told = {"path": path, "step": step, "format": format_, "verified": verified, "refused": refused}
+        known_by = {"format": format_, "verified": verified}
+        told = {"path": path, "step": step, **known_by, "refused": refused, "astray": choice.astray or None}
         print(json.dumps({"schema_version": SCHEMA_VERSION, **told}, indent=1))
         return 0 if choice.path else NONE
     for name, reason in choice.refused:
@@ -129,7 +130,8 @@ def _point(directory: Path, world: int | None, format_name: str, quick: bool, as
     if choice.path:
         print(choice.path)
         return 0
-    print(f"remuster resume-point: no checkpoint in {directory} can be re-entered", file=sys.stderr)
+    why = f" as it was asked for: {choice.astray}" if choice.astray else ""
+    print(f"remuster resume-point: no checkpoint in {directory} can be re-entered{why}", file=sys.stderr)
     return NONE
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ..agent.spec import JobSpec
 from .argv import split
 from .environment import read
-from .errors import UsageError
+from .errors import SaidByAnother, UsageError
 from .flags import BY_NAME
 from .given import Given
 
@@ -40,6 +40,10 @@ def run(argv: Sequence[str], environ: Mapping[str, str], start: Callable[[JobSpe
     except UsageError as error:
         print(f"remuster: {error}", file=sys.stderr)
         return USAGE
+    except SaidByAnother:
+        return (
+            0  # srun ends with the highest code, 2; the first code that is not 0 would have it kill the one that speaks
+        )
     with contextlib.suppress(OSError):  # a full or broken stderr is no reason not to run the job
         for note in built.notes:
             print(f"remuster: {note}", file=sys.stderr)

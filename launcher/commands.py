@@ -19,6 +19,7 @@ COMMANDS: dict[str, str] = {  # name: module of this room, and its function of t
     "man": "manual:main",
     "quarantine": "quarantine:main",
     "resume-point": "checkpoints:point",
+    "slurm-script": "slurm_script:main",
 }
 
 

@@ -1,8 +1,8 @@
-"""The etcd service that a machine, a user or a site names once for all jobs: REMUSTER_ENDPOINT and configuration files.
+"""What a machine, a user or a site says once for all jobs: the etcd service, and what is to be done about sick hosts.
 
-Every source is a layer of settings, each with where it stands, for a sentence about it; the strongest layer comes
-first. A file is TOML with one table, ``[etcd]``. Called by `meeting`, and only when nodes may have to meet: a job of
-one node reads no file.
+Said by REMUSTER_ENDPOINT and configuration files. Every source is a layer of settings, each with where it stands, for a
+sentence about it; the strongest layer comes first. A file is TOML with a table ``[etcd]``, and one ``[site]``, which
+`site` reads. Called by `meeting`, and only when nodes may have to meet: a job of one node reads no file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import cast
 
-from . import files, values
+from . import files, site, values
 from .errors import UsageError
 from .given import Setting
 
@@ -26,6 +26,8 @@ LARGEST = 1 << 20  # bytes; a table of ten keys has far fewer
 
 _PATHS = ("cacert", "cert", "key", "password_file", "binary")
 _KEYS = ("endpoints", "prefix", *_PATHS[:3], "username", "password_file", "binary")
+_FREE = ("binary", site.DRAIN)  # they speak of no service
+_TABLES = ("etcd", "site")
 _PARTNER = {"cert": "key", "key": "cert", "username": "password_file", "password_file": "username"}
 
 
@@ -44,7 +46,7 @@ def merged(layers: Iterable[Layer]) -> dict[str, Setting]:
         found |= {
             key: setting
             for key, setting in layer.items()
-            if key not in found and _PARTNER.get(key) not in found and (not other or key == "binary")
+            if key not in found and _PARTNER.get(key) not in found and (not other or key in _FREE)
         }
     return found
 
@@ -84,14 +86,15 @@ def _read(path: Path) -> bytes:
 def _table(path: Path, content: bytes) -> Layer:
     document = _parsed(path, content)
     for name, value in document.items():
-        if name != "etcd" and not isinstance(value, dict):
+        if name in _TABLES and not isinstance(value, dict):
+            raise UsageError(f"{path}: {name} is no table; write [{name}], and its keys below it")
+        if not isinstance(value, dict):
             raise UsageError(f"{path}: {name!r} stands outside of a table; write it below [etcd]")
-        if name != "etcd":
-            raise UsageError(f"{path}: the table {name!r} is not known; the one there is is [etcd]")
-    table = document.get("etcd", {})
-    if not isinstance(table, dict):
-        raise UsageError(f"{path}: etcd is no table; write [etcd], and its keys below it")
-    return {key: _setting(path, key, value) for key, value in cast("dict[str, object]", table).items()}
+        if name not in _TABLES:
+            raise UsageError(f"{path}: the table {name!r} is not known; those there are are [etcd] and [site]")
+    etcd, of_site = (cast("dict[str, object]", document.get(name, {})) for name in _TABLES)
+    layer = {key: _setting(path, key, value) for key, value in etcd.items()}
+    return layer | {key: site.checked(path, key, value) for key, value in of_site.items()}
 
 
 def _parsed(path: Path, content: bytes) -> dict[str, object]:

@@ -1,5 +1,5 @@
-"""The only place where a setting is read from the environment: torchrun's PET_ defaults, REMUSTER_ENDPOINT, Slurm, the
-interpreter.
+"""The only place where a setting is read from the environment: torchrun's PET_ defaults, REMUSTER_ENDPOINT, Slurm and
+other batch systems, the interpreter.
 
 The environment comes in as a mapping, once; what is not in the returned value influences nothing. (What the ranks
 inherit is the agent's affair.) Called by `cli`.
@@ -9,20 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..agent.spec import SlurmStep
 from .errors import UsageError
 from .flags import FLAGS, SHOWN_ONLY
+
+if TYPE_CHECKING:
+    from .batch_systems import Batch
+    from .slurm import Slurm
+
+BATCH = ("PBS_JOBID", "LSB_JOBID", "OAR_JOB_ID")  # a job of a batch system that is not Slurm
 
 
 class Environment(NamedTuple):
     """Everything the environment says. Empty text: not set."""
 
     defaults: Mapping[str, str | bool] = field(default_factory=dict[str, "str | bool"])  # by dest, from PET_ variables
-    slurm_job_id: str = ""
-    slurm_restarts: str = ""
-    slurm_step_id: str = ""
+    slurm: Slurm | None = None
     shutdown_timeout: str = ""  # TORCH_ELASTIC_SHUTDOWN_TIMEOUT
     python_exec: str = ""
     active_python: str = ""  # root of the activated virtual or conda environment
@@ -31,19 +34,8 @@ class Environment(NamedTuple):
     line_prefix: str = ""  # TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE: what stands before the lines of tee'd ranks
     timer_file: str | None = None  # torchelastic's file timers are on: the pipe's path, or empty
     config_home: str = ""  # the folder of this user's configuration files
-
-    @property
-    def launch_id(self) -> str:
-        """What tells this launch from a requeued one; empty outside a scheduler."""
-        return f"{self.slurm_job_id}.{self.slurm_restarts or '0'}" if self.slurm_job_id else ""
-
-    @property
-    def slurm(self) -> SlurmStep | None:
-        """The Slurm step that started this command, if one did."""
-        if not self.slurm_job_id:
-            return None
-        restarts = self.slurm_restarts
-        return SlurmStep(self.slurm_job_id, self.slurm_step_id, int(restarts) if restarts.isdecimal() else 0)
+    batch: Batch | None = None
+    job_index: str = ""  # JOB_COMPLETION_INDEX: which pod of an indexed Kubernetes Job this is
 
 
 def read(environ: Mapping[str, str]) -> Environment:
@@ -55,9 +47,7 @@ def read(environ: Mapping[str, str]) -> Environment:
             defaults[flag.dest] = text if flag.metavar else _switch(flag.env, text)
     return Environment(
         defaults=defaults,
-        slurm_job_id=environ.get("SLURM_JOB_ID", ""),
-        slurm_restarts=environ.get("SLURM_RESTART_COUNT", ""),
-        slurm_step_id=environ.get("SLURM_STEP_ID", ""),
+        slurm=_slurm(environ),
         shutdown_timeout=environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", ""),
         python_exec=environ.get("PYTHON_EXEC", ""),
         active_python=environ.get("VIRTUAL_ENV", "") or environ.get("CONDA_PREFIX", ""),
@@ -66,7 +56,25 @@ def read(environ: Mapping[str, str]) -> Environment:
         line_prefix=environ.get("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", ""),
         timer_file=environ.get("TORCHELASTIC_TIMER_FILE", "") if _asks_for_timers(environ) else None,
         config_home=_config_home(environ),
+        batch=_batch(environ),
+        job_index=environ.get("JOB_COMPLETION_INDEX", ""),
     )
+
+
+def _batch(environ: Mapping[str, str]) -> Batch | None:
+    if not any(environ.get(name) for name in BATCH):
+        return None
+    from .batch_systems import found
+
+    return found(environ)
+
+
+def _slurm(environ: Mapping[str, str]) -> Slurm | None:
+    if not environ.get("SLURM_JOB_ID"):
+        return None
+    from . import slurm
+
+    return slurm.read(environ)
 
 
 def _asks_for_timers(environ: Mapping[str, str]) -> bool:

@@ -48,14 +48,14 @@ FLAGS: tuple[Flag, ...] = (
         "nnodes",
         Group.NODES,
         "How many nodes the job runs on. With MIN:MAX it starts with MIN nodes and takes up to MAX; more stand by as "
-        "spares. Default 1.",
+        "spares. Default 1; under srun the step's nodes.",
         metavar="N|MIN:MAX",
     ),
     Flag(
         "nproc-per-node",
         Group.NODES,
         "Ranks on this node: a number, gpu (one per visible GPU), cpu (one per core), or auto (gpu if there are any, "
-        "else cpu). Default 1.",
+        "else cpu). Default 1; under srun the GPUs that Slurm gives.",
         metavar="N|auto|gpu|cpu",
     ),
     Flag(
@@ -103,7 +103,7 @@ FLAGS: tuple[Flag, ...] = (
         Group.MEETING,
         "How several nodes meet. c10d and static need no service: an etcd of the job's own runs on one of the nodes. "
         "etcd is a service (v3; etcd-v2 and etcd-v3 mean the same). Default: the service that a configuration names, "
-        "else static.",
+        "else static; under srun c10d on the step's first node.",
         metavar="c10d|static|etcd",
     ),
     Flag(
@@ -116,8 +116,8 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "rdzv-id",
         Group.MEETING,
-        "Name of the run, the same on all nodes. Default: SLURM_JOB_ID, else a new name each time; several nodes that "
-        "meet at a service must have one.",
+        "Name of the run, the same on all nodes. Default: Slurm's job and step, another batch system's job, else a new "
+        "name each time; several nodes that meet at a service must have one.",
         metavar="ID",
     ),
     Flag(
@@ -129,8 +129,8 @@ FLAGS: tuple[Flag, ...] = (
         "connect_timeout=10 (s to wait for a service that never answered), resume_timeout=600 (s to choose a "
         "checkpoint), launch_id. A service: prefix, cacert, "
         "cert, key, username, password_file. The job's own etcd: token_file (who has it may join; else whoever "
-        "reaches the port), is_host (whether it runs here; else found by addresses), etcd_port (static; else the "
-        "master port + 1).",
+        "reaches the port), is_host (whether it runs here; else found by addresses), etcd_port (static: else the "
+        "master port + 1; --hosts: else 29400).",
         metavar="KEY=VALUE,...",
     ),
     Flag(
@@ -138,6 +138,22 @@ FLAGS: tuple[Flag, ...] = (
         Group.MEETING,
         "How long to wait for MIN nodes, at the start and whenever too few are left. Default 600.",
         metavar="SECONDS",
+        ours=True,
+    ),
+    Flag(
+        "hosts",
+        Group.MEETING,
+        "The job's nodes, the same list on each of them, where you start the same command (docs/other-starts.md): how "
+        "many they are, and that they meet at the first, as with c10d. HOST:N: N ranks there, unless "
+        "--nproc-per-node says otherwise.",
+        metavar="HOST[:N],...",
+        ours=True,
+    ),
+    Flag(
+        "hostfile",
+        Group.MEETING,
+        "The same from a file with a host in each line: HOST, HOST:N or HOST slots=N, as for mpirun and deepspeed.",
+        metavar="FILE",
         ours=True,
     ),
     Flag("node-rank", Group.MEETING, "static: this node's number, 0 to N-1. Default 0.", metavar="R"),
@@ -310,7 +326,13 @@ FLAGS: tuple[Flag, ...] = (
         Group.SCRIPT,
         "Take out of the ranks' environment what makes libraries believe that MPI or srun has started them: PMI*, "
         "PMIX*, OMPI* and the like, and Slurm's task numbers (SLURM_PROCID, SLURM_NTASKS, ...); SLURM_JOB_ID and the "
-        "job's others stay. LOGLEVEL=DEBUG tells which.",
+        "job's others stay. LOGLEVEL=DEBUG tells which. Default where Slurm has started this command.",
+        ours=True,
+    ),
+    Flag(
+        "no-scrub-env",
+        Group.SCRIPT,
+        "Leave it all in the ranks' environment under Slurm, too: for programs that are to find srun's MPI.",
         ours=True,
     ),
     Flag(
@@ -329,10 +351,17 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "notice-signal",
         Group.SCRIPT,
-        "A signal by which a scheduler says that the job is to end soon: SIGUSR1, SIGUSR2 or SIGXCPU. On all nodes "
-        "stop_requested() is true then, and ranks with a handler get the signal; when they have ended the command "
-        "ends with 75, worth a requeue.",
-        metavar="SIG",
+        "A signal by which a scheduler says that the job is to end soon: SIGUSR1, SIGUSR2, SIGXCPU, or none. On all "
+        "nodes stop_requested() is true then, and ranks with a handler get the signal; when they have ended the "
+        "command ends with 75, worth a requeue. Default under Slurm: SIGUSR1 and SIGUSR2; elsewhere none.",
+        metavar="SIG|none",
+        ours=True,
+    ),
+    Flag(
+        "requeue",
+        Group.RETRY,
+        "Under Slurm, when the launch ends with 75 after a notice, a time limit, a preemption or the loss of a node: "
+        "run `scontrol requeue` last of all. The next launch goes on.",
         ours=True,
     ),
     Flag("log-dir", Group.OUTPUT, "Where ranks' output and the run's records go. Default: a new one.", metavar="DIR"),

@@ -22,8 +22,8 @@ Examples:
 
 Without a file of that name in the current directory, the first word can be a command: explain (why a round failed, from
 its logs), check (can this node take part?), leave (this node leaves its run, planned and free), quarantine (hosts that
-no round may use), completion (for bash and zsh), man (the manual page); see remuster leave --help. remuster -- leave is
-the script.
+no round may use), slurm-script (prints a batch script), completion (for bash and zsh), man (the manual page); see
+remuster leave --help. remuster -- leave is the script.
 
 Every flag has its default in PET_<NAME>, as with torchrun: PET_NNODES=2, PET_STANDALONE=1. Dashes and underscores mean
 the same, and a flag may be shortened as far as it stays unique. From the script on, everything is the script's.

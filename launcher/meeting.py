@@ -9,13 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..agent.spec import Backend, Embedded
-from . import files, values
+from . import files, site, values
 from .environment import Environment
 from .errors import UsageError
 from .given import Given, Setting
+
+if TYPE_CHECKING:
+    from .gathering import Gathering
 
 PLACES = ("node-rank", "master-addr", "master-port")  # static's own
 _SERVICE = ("cacert", "cert", "key", "username", "password_file")  # keys for an etcd service alone
@@ -33,6 +36,8 @@ class Asked(NamedTuple):
     least: int
     most: int
     notes: list[str]
+    step: Embedded | None = None  # Slurm tells where the nodes can meet, and nothing else does
+    around: Gathering | None = None  # what those who started the command say of its nodes
 
     def setting(self, key: str) -> Setting | None:
         """Return one key of --rdzv-conf."""
@@ -76,11 +81,14 @@ class Meeting(NamedTuple):
     embedded: Embedded | None = None
     place: int | None = None
     master: tuple[str, int] | None = None
+    drain: Setting | None = None  # the site's command for hosts in quarantine
 
 
 def choose(asked: Asked) -> Meeting:
     """Return where the nodes of this command line meet; UsageError where they cannot."""
     given, own = asked.given, _own(asked)
+    if asked.step is not None:
+        return _in_step(asked, own, asked.step)
     name, address = given.text("rdzv-backend"), given.text("rdzv-endpoint")
     if given.on("standalone"):
         if asked.least > 1:
@@ -93,6 +101,8 @@ def choose(asked: Asked) -> Meeting:
         raise UsageError(
             f"{given.origin('rdzv-backend')} is {name!r}, which is not registered; give c10d, static or etcd"
         )
+    if asked.around is not None and name in (None, "c10d") and address is None:
+        return _gathered(asked, asked.around, own)
     if name in (None, "static") and asked.most == 1:
         return _one_static_node(asked)
     if name == "c10d":
@@ -111,6 +121,16 @@ def choose(asked: Asked) -> Meeting:
     ):
         return _service(asked, configured)
     return _static(asked, own, configured)
+
+
+def _in_step(asked: Asked, own: _Own, step: Embedded) -> Meeting:
+    """Meet at the service that a configuration names, else at an etcd of the job's own on the step's first node."""
+    configured = _configured(asked)
+    if "endpoints" in configured:
+        return _service(asked, configured)
+    asked.say_unused(("is_host",), "Slurm tells which node keeps the store")
+    port = step.port if own.port is None else own.port
+    return _embedded(asked, own._replace(here=step.here), configured, step.host, port, step.address)
 
 
 def _own(asked: Asked) -> _Own:
@@ -152,7 +172,7 @@ def _service(asked: Asked, configured: Mapping[str, Setting]) -> Meeting:
     if not found:
         raise UsageError(f"{where.origin} is {where.text!r}; write HOST:PORT, several with commas between")
     access = {key: configured[key] for key in ("prefix", *_SERVICE) if key in configured}
-    return Meeting(Backend.ETCD, asked.least, asked.most, access, found)
+    return Meeting(Backend.ETCD, asked.least, asked.most, access, found, drain=configured.get(site.DRAIN))
 
 
 def _c10d(asked: Asked, own: _Own) -> Meeting:
@@ -174,6 +194,22 @@ def _c10d(asked: Asked, own: _Own) -> Meeting:
         asked.notes.append(_only_here("--rdzv-endpoint", host, port))
     asked.say_unused(("etcd_port",), "it is static's; c10d has its port in --rdzv-endpoint")
     return _embedded(asked, own, _configured(asked), host, port)
+
+
+def _gathered(asked: Asked, around: Gathering, own: _Own) -> Meeting:
+    """Meet at the service that is configured, else as c10d does, at the first of the nodes."""
+    if asked.most == 1:
+        return _alone(asked)
+    configured = _configured(asked)
+    if "endpoints" in configured and asked.given.text("rdzv-backend") is None:
+        return _service(asked, configured)
+    if around.trouble:
+        raise UsageError(around.trouble)
+    port = around.port if own.port is None else own.port
+    asked.notes.append(f"{around.origin}: {asked.most} of {around.nodes} nodes meet at {around.host}:{port}")
+    return _embedded(
+        asked, own if own.here is not None else own._replace(here=around.here), configured, around.host, port
+    )
 
 
 def _serves_itself(host: str, here: bool | None) -> bool:
@@ -214,17 +250,22 @@ def _static(asked: Asked, own: _Own, configured: Mapping[str, Setting]) -> Meeti
         raise UsageError(f"{origin} is {port}, and etcd's is the next one; give another, or --rdzv-conf etcd_port=")
     if etcd_port == port:
         raise UsageError(f"etcd_port is the master port, {port}, where rank 0 listens; give another, or leave it out")
+    if own.here is None and asked.env.job_index:  # a pod's name is known a while after the pod is there, to itself too
+        own = own._replace(here=place == 0)
     found = _embedded(asked, own, configured, host, etcd_port)
     return found._replace(least=asked.most, place=place, master=(host, port))
 
 
-def _embedded(asked: Asked, own: _Own, configured: Mapping[str, Setting], host: str, port: int) -> Meeting:
+def _embedded(
+    asked: Asked, own: _Own, configured: Mapping[str, Setting], host: str, port: int, address: str = ""
+) -> Meeting:
     asked.say_unused(_SERVICE, "they are for an etcd service, and the job's own has token_file")
     binary = configured.get("binary")
     program = None if binary is None else files.program(binary.origin, binary.text)
-    embedded = Embedded(host, port, program, own.token, own.here)
+    embedded = Embedded(host, port, program, own.token, own.here, address)
     access = asked.settings(("prefix", *_SERVICE))
-    return Meeting(Backend.ETCD, asked.least, asked.most, access, ((host, port),), embedded)
+    drain = configured.get(site.DRAIN)
+    return Meeting(Backend.ETCD, asked.least, asked.most, access, ((host, port),), embedded, drain=drain)
 
 
 def _master(asked: Asked, least: int) -> tuple[str, int]:

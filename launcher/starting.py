@@ -50,10 +50,13 @@ def cpus(given: Given, ranks: int, env: Environment, notes: list[str]) -> tuple[
     """Return what the ranks are bound to, if they are to be and can be; say it, and when CPUs are few."""
     allowed = len(os.sched_getaffinity(0))
     if ranks > allowed:
-        notes.append(
-            f"{ranks} ranks share the {allowed} of {os.cpu_count()} CPUs that this command may use; under Slurm "
-            "give --cpus-per-task, elsewhere look at taskset and the cpuset"
-        )
+        what = "look at taskset and the cpuset"
+        if env.slurm is not None:
+            least = f"--cpus-per-task={ranks}"
+            what = f"write srun {least} or more (since Slurm 22.05 srun does not take it from sbatch)"
+            if not env.slurm.step_id:
+                what = f"give sbatch or salloc {least} or more"
+        notes.append(f"{ranks} ranks share the {allowed} of {os.cpu_count()} CPUs that this command may use; {what}")
     text, origin = given.text("numa-binding"), given.origin("numa-binding")
     if text is None:
         return ()

@@ -38,6 +38,7 @@ _PLACE = r"\{([A-Za-z_]+)\}"
 
 _ALWAYS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")  # stop the job
 _WARNINGS = {"SIGUSR1": 10, "SIGUSR2": 12, "SIGXCPU": 24}  # by Linux's numbers; the keeper passes these on, too
+NOTICES = (10, 12)  # SIGUSR1, SIGUSR2: what `sbatch --signal` is asked for, and submitit
 
 _NEVER_HERE = {"password": "password_file", "token": "token_file"}  # and not even in the sentence that refuses them
 
@@ -123,7 +124,7 @@ def notice_signal(name: str, text: str) -> int:
     number = _WARNINGS.get(word)
     if number is None:
         why = ", and that stops the job" if word in _ALWAYS else ""
-        raise UsageError(f"{name} is {text!r}{why}; give {', '.join(_WARNINGS)}")
+        raise UsageError(f"{name} is {text!r}{why}; give {', '.join(_WARNINGS)}, or none")
     return number
 
 

@@ -21,5 +21,7 @@ def __getattr__(name: str) -> object:
     if name in ("resume_point", "ResumePoint", "heartbeat", "stop_requested"):
         from . import worker
 
-        return getattr(worker, name)
+        found: object = getattr(worker, name)
+        globals()[name] = found  # the next use, in a loop over steps perhaps, does not come here
+        return found
     raise AttributeError(f"module 'remuster' has no attribute {name!r}")

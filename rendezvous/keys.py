@@ -67,7 +67,7 @@ class Keys:
         return f"{self.prefix}{RECORDS}{n:010d}"
 
     def report(self, kind: str, n: Round, node: NodeId, inc: Incarnation) -> str:
-        """A node's durable word about round ``n``; ``kind`` is evidence, started, finished or looked."""
+        """A node's durable word about round ``n``; ``kind``: evidence, started, reentered, finished, looked."""
         return f"{self.prefix}{kind}/{n:010d}/{node}@{inc:x}"
 
     def reports(self, kind: str, n: Round) -> tuple[str, str]:
@@ -76,5 +76,5 @@ class Keys:
         return start, prefix_end(start)
 
     def older(self, kind: str, n: Round) -> tuple[str, str]:
-        """The range of ``kind`` (evidence, started, finished, looked, rounds) of all rounds below ``n``."""
+        """The range of ``kind`` (those, and rounds) of all rounds below ``n``."""
         return f"{self.prefix}{kind}/", f"{self.prefix}{kind}/{n:010d}"

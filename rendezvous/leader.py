@@ -18,6 +18,7 @@ from .closed_roster import awaited, reunite, way_out
 from .errors import BadRecord
 from .gate import after_close, after_verdict, aside, owing, unfit
 from .leader_admit import COMES_AND_GOES, admissible, admit, seen_in
+from .leader_reentry import proof_seen, prove, recovered, said_together
 from .leader_resume import settle
 from .leader_state import Decision, Leader, submit
 from .leader_words import (
@@ -30,6 +31,7 @@ from .leader_words import (
     Depose,
     Elected,
     Event,
+    ProofSeen,
     Resumed,
     Stamps,
     Tick,
@@ -40,6 +42,7 @@ from .membership import NAMED, Candidate, lack, listed, vacant
 from .records import Cause, Member, NodeId, Outcome, Phase, Roster, Round, StoreLoss, unusable
 from .replacing import replace
 from .snapshot import Snapshot, Who, candidates
+from .suspects import after_round, none_older
 from .writes import Kind, Seen
 
 TOO_FEW = 75  # exit code: too few nodes, worth a requeue
@@ -55,7 +58,7 @@ def resumed_bytes(resumed: Resumed) -> bytes:
     point = resumed.point
     refused = [list(pair) for pair in resumed.refused[:32]]
     entry = {"path": point.path, "step": point.step, "format": point.format, "verified": point.verified}
-    return json.dumps({**entry, "refused": refused, "wall": resumed.wall}).encode()
+    return json.dumps({**entry, "name": point.name, "refused": refused, "wall": resumed.wall}).encode()
 
 
 def step(s: Leader, event: Event) -> Decision:
@@ -71,6 +74,8 @@ def step(s: Leader, event: Event) -> Decision:
                 s = replace(s, barred=s.barred | {event.barred})
         case CheckpointSeen():
             s = replace(s, look=seen_in(s.look, event))
+        case ProofSeen():
+            s = replace(s, proof=proof_seen(s.proof, event))
         case Barred(hosts=hosts):
             s = replace(s, barred=hosts)
         case Resumed(round=n):
@@ -150,6 +155,8 @@ def _conclude(s: Leader, seen: Seen, roster: Roster, lost: tuple[NodeId, ...], d
         s.view.history(),
         s.stamps,
         why,
+        said_together(s, roster),
+        s.proof.step if s.proof is not None and s.proof.round == n else None,
     )
     return replace(s, asked=("judge", n)), (ask,)
 
@@ -172,7 +179,9 @@ def _running(s: Leader, seen: Seen, at: float) -> Decision:
         cause = Cause("lost", lost[0].node, lost[0].inc)
         return submit(s, seen, writes.lost(s.view.keys, s.own, s.token, seen, cause))
     if any(m.who not in finished for m in roster.members):
-        return (s, ()) if finished or seen.job.notice else admit(s, seen, roster, at)
+        s, proving = prove(s, seen, roster)
+        s, then = (s, ()) if finished or seen.job.notice else admit(s, seen, roster, at)
+        return s, (*proving, *then)
     if s.concluded is None or s.concluded.round != n or not s.concluded.done:
         return _conclude(s, seen, roster, (), done=True)
     c = s.concluded
@@ -200,6 +209,7 @@ def _stopping(s: Leader, seen: Seen, at: float) -> Decision:
     c, keys = s.concluded, s.view.keys
     lasted = s.since - s.stamps.formed if s.stamps.formed is not None else 0.0
     job = after_verdict(seen.job, c.blame, roster, lasted)
+    job = after_round(job, n, c.suspect, recovered(s, n))
     seen = seen._replace(job=replace(job, pause=c.pause_s if c.retry else 0))
     if c.retry:
         flaps = after(seen.job.flaps, seen.job.cause, roster, lasted)
@@ -271,6 +281,8 @@ def _close(s: Leader, seen: Seen, roster: Roster, at: float) -> Decision:
     if decision is not None:
         return decision
     assert s.resumed is not None  # it stands
+    if not s.resumed.point.path and (why := none_older(seen.job)):
+        return submit(s, seen, writes.fail(keys, s.own, s.token, seen, Outcome(1, why, "ckpt_corrupt"), None))
     roster = roster._replace(store_loss=seen.job.store_loss)
     new = replace(
         seen.job, phase=Phase.RUNNING, formed=n, resume=s.resumed.point, master="", cause=None, pause=0, asked=None

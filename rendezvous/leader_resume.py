@@ -27,6 +27,7 @@ from .asked import HOOKS
 from .leader_state import Decision, Leader, submit
 from .leader_words import SelectResume, Wake
 from .records import Outcome, Roster
+from .suspects import below, objections
 from .writes import Seen
 
 
@@ -73,7 +74,8 @@ def settle(s: Leader, seen: Seen, roster: Roster, at: float) -> tuple[Leader, De
 def _choose(s: Leader, seen: Seen, roster: Roster) -> Decision:
     n, a = seen.job.round, s.agreement
     why = f"round {n} is about to close"
-    ask = SelectResume(n, seen.job.attempt, roster, s.view.history(), why, a.against, a.within, a.hints)
+    against = (*objections(seen.job), *a.against)
+    ask = SelectResume(n, seen.job.attempt, roster, s.view.history(), why, against, a.within, a.hints, below(seen.job))
     return replace(s, asked=("resume", n)), (ask,)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .agreement import Agreement
 from .gate import Owing
@@ -11,6 +11,9 @@ from .leader_words import Action, Concluded, Limits, Resumed, Stamps, Submit
 from .records import Phase, Round
 from .snapshot import Snapshot, Who
 from .writes import Kind, Own, Seen, Write
+
+if TYPE_CHECKING:
+    from .leader_reentry import Proof
 
 
 class Look(NamedTuple):
@@ -42,6 +45,7 @@ class Leader:
     barred: frozenset[str] = frozenset()  # hosts in quarantine
     arrived: tuple[tuple[Who, float], ...] = ()  # since when those have stood by who are no members
     look: Look | None = None  # at checkpoints
+    proof: Proof | None = None  # of the running round's re-entry
     owing: Owing = ()  # blamed nodes that are ready and have not said how their check ended, since when
     stamps: Stamps = field(default_factory=Stamps)
 

@@ -11,6 +11,7 @@ from .asked import Asked
 from .gate import NOBODY, Blame
 from .membership import Order
 from .records import Job, NodeId, Outcome, ResumePoint, Roster, Round
+from .reentered import Reentered
 from .snapshot import Report
 from .store import Range, TxnResult, WatchBatch
 from .writes import Charge, Kind, Write
@@ -60,6 +61,7 @@ class Concluded(NamedTuple):
     barred: str = ""  # the host that was put in quarantine over it
     blame: Blame = NOBODY
     pause_s: int = 0  # before the next round begins to form
+    suspect: ResumePoint = ResumePoint()  # where the round had re-entered, if that is to be passed over from now on
 
 
 class Resumed(NamedTuple):
@@ -90,6 +92,14 @@ class CheckpointSeen(NamedTuple):
     step: int | None
 
 
+class ProofSeen(NamedTuple):
+    """Answer to Prove: the step of a newer checkpoint that has been verified; None = there is none yet."""
+
+    at: float
+    round: Round
+    step: int | None
+
+
 class Barred(NamedTuple):
     """The hosts that are in quarantine: their nodes are not chosen for a round."""
 
@@ -101,7 +111,7 @@ class Tick(NamedTuple):
     at: float
 
 
-Event = Elected | Changed | Concluded | Resumed | Wrote | CheckpointSeen | Barred | Tick
+Event = Elected | Changed | Concluded | Resumed | Wrote | CheckpointSeen | ProofSeen | Barred | Tick
 
 
 # --- actions --------------------------------------------------------------------------------------------------------
@@ -133,6 +143,8 @@ class Conclude(NamedTuple):
     history: tuple[tuple[Round, bytes], ...]
     stamps: Stamps
     reason: str
+    reentered: Reentered | None = None  # all members say that their ranks went on from where the round resumed
+    verified: int | None = None  # the step of the first newer checkpoint, which this leader has verified since
 
 
 class SelectResume(NamedTuple):
@@ -143,9 +155,10 @@ class SelectResume(NamedTuple):
     roster: Roster
     history: tuple[tuple[Round, bytes], ...]
     reason: str
-    against: tuple[tuple[str, str], ...] = ()  # checkpoints that other nodes cannot load, and why
+    against: tuple[tuple[str, str], ...] = ()  # checkpoints that are suspect, or other nodes cannot load, and why
     within: tuple[str, ...] | None = None  # if given, it must be one of these
     hints: tuple[tuple[str, int, NodeId], ...] = ()  # what others have, and was not seen: to be waited for a little
+    below: tuple[int, str] | None = None  # if given, its step must be below that, for the reason given
 
 
 class AwaitCheckpoint(NamedTuple):
@@ -153,6 +166,19 @@ class AwaitCheckpoint(NamedTuple):
 
     round: Round
     again: bool
+    reason: str
+
+
+class Prove(NamedTuple):
+    """Look for a checkpoint above step ``above`` and verify it, after ``before`` looks in vain."""
+
+    round: Round
+    attempt: int
+    world: int  # ranks of the round
+    above: int
+    said: Reentered
+    history: tuple[tuple[Round, bytes], ...]
+    before: int
     reason: str
 
 
@@ -175,4 +201,4 @@ class Abandon(NamedTuple):
     reason: str
 
 
-Action = Submit | Conclude | SelectResume | AwaitCheckpoint | Wake | Depose | Abandon
+Action = Submit | Conclude | SelectResume | AwaitCheckpoint | Prove | Wake | Depose | Abandon

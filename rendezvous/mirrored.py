@@ -14,8 +14,10 @@ from typing import NamedTuple, cast
 
 from .errors import BadRecord
 from .membership import REMEMBERED, Over, Standing
+from .quarantine import MOST_KEPT, Bar, bar_of
 from .reader import LARGEST, parse
 from .records import MAX_ROUND, Job, Outcome, Phase, Roster, Round, StoreLoss, decode_job, decode_roster, encode
+from .suspects import of_another_launch
 
 SCHEMA = 1
 MAX_BYTES = 1 << 18
@@ -34,6 +36,7 @@ class Mirrored(NamedTuple):
     job: Job
     history: Resumes = ()
     roster: Roster | None = None  # of the last round, where its ranks outlive a lost lease (--on-store-loss=hold)
+    bars: tuple[Bar, ...] | None = None  # what is held against hosts, where that goes with the store; None: not known
 
 
 def to_value(run_id: str, mirrored: Mirrored) -> dict[str, object]:
@@ -46,6 +49,7 @@ def to_value(run_id: str, mirrored: Mirrored) -> dict[str, object]:
         "roster": None if mirrored.roster is None else json.loads(encode(mirrored.roster)),
         "resumed_rounds": [n for n, _ in history],
         "resumed_steps": [step for _, step in history],
+        "hosts": None if mirrored.bars is None else [bar._asdict() for bar in mirrored.bars],
     }
 
 
@@ -65,7 +69,8 @@ def decode(run_id: str, raw: bytes) -> Mirrored:
     steps = r.numbers("resumed_steps", MOST_ROUNDS, NOTHING, LARGEST)
     if len(rounds) != len(steps) or any(a >= b for a, b in pairwise(rounds)):
         raise BadRecord(f"{r.what}: its history is no list of rounds, each with a step")
-    return Mirrored(job, tuple((Round(n), step) for n, step in zip(rounds, steps, strict=True)), roster)
+    bars = tuple(bar_of(held) for held in r.subs("hosts", MOST_KEPT)) if r.has("hosts") else None
+    return Mirrored(job, tuple((Round(n), step) for n, step in zip(rounds, steps, strict=True)), roster, bars)
 
 
 def needed(history: Resumes) -> Resumes:
@@ -120,5 +125,7 @@ def go_on(mirrored: Mirrored, begin: Job, fresh: bool) -> Standing | Over:
     formed = Round(0) if mirrored.roster is None else mirrored.roster.round
     new = replace(begin, round=n, first=n, formed=formed, past=past, blamed=kept.blamed)
     if mine or not fresh:
-        new = replace(new, spent=kept.spent, memory=kept.memory, charged=kept.charged if mine else 0)
+        suspects = kept.suspects if mine else of_another_launch(kept.suspects)
+        charged = kept.charged if mine else 0
+        new = replace(new, spent=kept.spent, memory=kept.memory, charged=charged, suspects=suspects)
     return Standing(n, new)

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from .errors import BadRecord
-from .reader import parse
+from .reader import Reader, parse
 from .store import Compare, Field, KeyValue, Put, Txn
 
 HOSTS, QUARANTINE = "~hosts/", "~quarantine/"  # behind all runs: no run id begins with "~"
@@ -29,6 +29,7 @@ PROBATION_S = DAY_S  # after the end of a bar
 SHARE = 0.05  # of the known hosts may be barred in an hour without an operator; one always
 SEEN_EVERY_S = HOUR_S  # how exact ``Known.at`` is
 REASON = 300  # characters
+MOST_KEPT = 32  # in the copy beside the checkpoints
 
 
 class Known(NamedTuple):
@@ -136,10 +137,22 @@ def encode(record: Known | Bar) -> bytes:
 
 def decode_bar(kv: KeyValue) -> Bar:
     """Parse what is held against a host; BadRecord when it is no such record, or not of the host that its key names."""
-    r = parse(kv.value, kv.key, MOST_BYTES, SCHEMA)
+    bar = bar_of(parse(kv.value, kv.key, MOST_BYTES, SCHEMA))
+    _host(kv, bar.host)
+    return bar
+
+
+def bar_of(r: Reader) -> Bar:
+    """Return what is held against a host as a record's fields have it."""
     times = {name: r.number(name, 0, LATEST) for name in ("since", "until", "at")}
     counts = {name: r.number(name, 0, LATEST) for name in ("offences", "strikes")}
-    return Bar(host=_host(kv, r.text("host")), reason=r.text("reason")[:REASON], by=r.text("by"), **times, **counts)
+    return Bar(host=r.text("host"), reason=r.text("reason")[:REASON], by=r.text("by"), **times, **counts)
+
+
+def worth_keeping(bars: Iterable[Bar]) -> tuple[Bar, ...]:
+    """Return what a copy of a job's own records keeps: the newest, and none of which nothing follows any more."""
+    held = sorted((bar for bar in bars if bar.offences), key=lambda bar: (bar.at, bar.host), reverse=True)
+    return tuple(held[:MOST_KEPT])
 
 
 def decode_known(kv: KeyValue) -> Known:

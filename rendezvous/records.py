@@ -24,6 +24,9 @@ MAX_SLOTS = 1 << 16
 NO_PLACE = -1
 MAX_FLAPS = 8
 MAX_BLAMED = 8
+MAX_SUSPECTS = 4
+MAX_SUSPECT = 256  # characters of a name
+SETTLED = 0  # in place of a suspect's round: it is passed over, and no more follows from it
 MAX_PAUSE_S = 3600
 MAX_WORDS = 200  # of a check that has failed
 MAX_ROLE = 256  # characters of a role's name
@@ -113,6 +116,14 @@ class ResumePoint(NamedTuple):
     name: str = ""  # of the checkpoint in each node's own checkpoint directory; '' = ``path`` holds for all
 
 
+class Suspect(NamedTuple):
+    """A checkpoint that is whole, and that is passed over all the same: see ``suspects.py``."""
+
+    name: str
+    step: int  # what is not older is passed over with it; -1: only that one is
+    round: int  # that re-entered from it; SETTLED: it counts no more
+
+
 class Cause(NamedTuple):
     """Why a round is being stopped, as known at that moment; the verdict follows."""
 
@@ -177,6 +188,7 @@ class Job:
     aside: tuple[str, ...] = ()  # nodes that are taken only when others are too few
     pause: int = 0  # seconds that a leader waits from when it has seen FORMING, before anything else
     asked: Asked | None = None  # only in FORMING: the checkpoint that every node is asked about
+    suspects: tuple[Suspect, ...] = ()  # checkpoints that are passed over
 
     @property
     def attempt(self) -> int:
@@ -268,6 +280,7 @@ def decode_job(raw: bytes) -> Job:
         aside=r.texts("aside", MAX_BLAMED) if r.has("aside") else (),
         pause=r.number("pause", 0, MAX_PAUSE_S, absent=0),
         asked=read_asked(r.sub("asked")),
+        suspects=tuple(_suspect(one, n) for one in r.subs("suspects", MAX_SUSPECTS)) if r.has("suspects") else (),
         memory=Memory() if memory is None else _memory(memory),
     )
 
@@ -285,6 +298,10 @@ def _memory(r: Reader) -> Memory:
         r.number("backed", 0, LARGEST, absent=0),
         r.number("quick", 0, LARGEST, absent=0),
     )
+
+
+def _suspect(r: Reader, n: int) -> Suspect:
+    return Suspect(r.text("name"), r.number("step", -1, LARGEST), r.number("round", SETTLED, n))
 
 
 def _formed(r: Reader, phase: Phase, n: int) -> int:

@@ -29,6 +29,7 @@ class Kind(Enum):
     EVIDENCE = "evidence"
     STARTED = "started"
     FINISHED = "finished"
+    REENTERED = "reentered"
     MASTER = "master"
     NOTICE = "notice"
     LEAD = "lead"
@@ -128,7 +129,7 @@ def stop(keys: Keys, own: Own, seen: Seen, cause: Cause, evidence: bytes) -> Wri
 
 
 def report(keys: Keys, own: Own, kind: Kind, n: Round, value: bytes) -> Write:
-    """Put this node's durable word about round ``n``: evidence, started or finished. On no lease: it outlives us."""
+    """Put this node's durable word about round ``n``: evidence, started, … On no lease: it outlives us."""
     put = Put(keys.report(kind.value, n, own.node, own.inc), value)
     return Write(kind, Txn((_mine(keys, own),), (put,)), n, f"{kind.value} of round {n}")
 
@@ -277,7 +278,7 @@ def done(keys: Keys, own: Own, token: int, seen: Seen, outcome: Outcome, record:
 
 
 def _sweep(keys: Keys, n: Round) -> tuple[Delete, ...]:
-    return tuple(Delete(*keys.older(kind, n)) for kind in ("evidence", "started", "finished", "looked"))
+    return tuple(Delete(*keys.older(kind, n)) for kind in ("evidence", "started", "reentered", "finished", "looked"))
 
 
 def _by_leader(

@@ -33,6 +33,7 @@ class Unknown:
     """Nothing here can tell whether it is whole, so it is not taken."""
 
     reason: str
+    above: bool = False  # it is no checkpoint but holds some: the directory was given one level too high, or more
 
 
 Finding = Whole | Torn | Unknown

@@ -69,7 +69,7 @@ def judge(folder: Folder, question: Question, format_: Format | None) -> Finding
     if format_ is None:
         if inside := _checkpoint_in(folder):
             above = f"{folder.name}/{inside}".rpartition("/")[0]
-            return Unknown(f"it holds {inside!a}: if that is a checkpoint, give {above!a} as the directory")
+            return Unknown(f"it holds {inside!a}: if that is a checkpoint, give {above!a} as the directory", True)
         trouble = "".join(f"; {other.trouble}" for other in installed() if other.trouble)
         return Unknown(f"none of the formats known here has such files ({', '.join(names())}){trouble}")
     return format_.judge(folder, question)

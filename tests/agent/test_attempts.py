@@ -11,7 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from remuster.agent.attempts import AttemptFacts, AttemptState, Times, attempt_record, mirror_directory, write_record
+from remuster.agent.attempts import (
+    AttemptFacts,
+    AttemptState,
+    Reentry,
+    ReentryState,
+    Times,
+    attempt_record,
+    mirror_directory,
+    write_record,
+)
 from remuster.agent.run_dir import RunDirectoryError, attempt_directory, run_directory
 from remuster.health.evidence import ErrorFile, Fenced, NodeEvidence, RankExit
 from remuster.rendezvous.records import Incarnation, Member, NodeId, ResumePoint, Roster, Round
@@ -27,7 +36,7 @@ FACTS = AttemptFacts(
             Member(NodeId("b"), Incarnation(0x2B), "m2", 1, "10.0.0.2"),
         ),
     ),
-    state=AttemptState.RECOVERED,
+    state=AttemptState.RETRIED,
     exits=((2, -9), (0, 1)),
     verdict={"cls": "oom", "node": "b"},
     evidence=(
@@ -35,6 +44,7 @@ FACTS = AttemptFacts(
     ),
     resume=ResumePoint("/ckpt/step-000000000040", 40, "manifest", "digests"),
     refused=(("step-000000000050", "torn"),),
+    reentry=Reentry(ReentryState.RECOVERED, 20, "steps, loss", 60),
     times=Times(detect=0.4, stop=120.0),
     started_at=1_795_951_311.25,
 )
@@ -49,7 +59,7 @@ def test_the_record() -> None:
         "launch": "job.0",
         "attempt": 2,
         "round": 9,
-        "state": "recovered",
+        "state": "retried",
         "started_at": "2026-11-29T11:21:51.250+00:00",
         "ended_at": None,
         "world_size": 3,
@@ -68,6 +78,13 @@ def test_the_record() -> None:
         "verdict": {"cls": "oom", "node": "b"},
         "resume": {"path": "/ckpt/step-000000000040", "step": 40, "format": "manifest", "verified": "digests"},
         "refused": [{"name": "step-000000000050", "reason": "torn"}],
+        "reentry": {
+            "state": "recovered",
+            "steps": 20,
+            "by": "steps, loss",
+            "checkpoint": 60,
+            "reason": None,
+        },
         "times_ms": {
             "detect": 0.4,
             "stop": 120.0,
@@ -86,8 +103,9 @@ def test_the_record() -> None:
 
 
 def test_a_record_of_a_start_from_nothing() -> None:
-    record = attempt_record(replace(FACTS, resume=ResumePoint(), verdict=None, state=AttemptState.DONE))
-    assert (record["resume"], record["verdict"], record["state"]) == (None, None, "done")
+    bare = replace(FACTS, resume=ResumePoint(), reentry=None, verdict=None, state=AttemptState.DONE)
+    record = attempt_record(bare)
+    assert (record["resume"], record["reentry"], record["verdict"], record["state"]) == (None, None, None, "done")
 
 
 def test_a_record_is_written_whole_private_and_never_twice(tmp_path: Path) -> None:

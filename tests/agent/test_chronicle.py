@@ -21,7 +21,7 @@ KEYS = Keys("run", "/remuster/")
 RUNNING = Job(Phase.RUNNING, Round(1), 1, 1, "launch", formed=Round(1))
 RECORD: dict[str, object] = {
     "attempt": 0,
-    "state": "recovered",
+    "state": "retried",
     "verdict": {"class": "killed", "sentence": "rank 1 was killed"},
 }
 

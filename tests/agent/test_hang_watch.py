@@ -21,7 +21,7 @@ from remuster.agent.sources import Begun, RankHere
 from remuster.agent.traces import sample
 from remuster.health.observed import Silence, Slow
 from remuster.rendezvous.records import Round
-from remuster.worker.beat import SLOT_BYTES, Heart
+from remuster.worker.beat import Heart, page_bytes
 
 SLEEP = "import time; time.sleep(600)"
 SPIN = "while True: pass"
@@ -56,7 +56,7 @@ class Scene:
         fd = os.open(self.page.address(local).rpartition(":")[0], os.O_RDWR)
         memory = memoryview(mmap.mmap(fd, 0))
         os.close(fd)
-        return Heart(memory[local * SLOT_BYTES : (local + 1) * SLOT_BYTES])
+        return Heart(memory, len(memory) // page_bytes(1), local)
 
     def watch(self, given_s: float | None) -> HangWatch:
         return HangWatch(given_s, Means(self.page.read, self.posted.append, self.gpus))

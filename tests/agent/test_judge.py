@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from remuster.agent.judge import Allowance, Judgement, weigh
 from remuster.health import wire
-from remuster.health.evidence import RankExit
+from remuster.health.evidence import Fact, Pace, RankExit
+from remuster.health.observed import REENTRY, Early
 from remuster.rendezvous.budget import OTHERS, parse
 from remuster.rendezvous.gate import Blame
 from remuster.rendezvous.leader_words import Conclude, Stamps
-from remuster.rendezvous.records import Cause, Incarnation, Job, Member, Memory, NodeId, Paid, Phase, Roster, Round
+from remuster.rendezvous.records import (
+    Cause,
+    Incarnation,
+    Job,
+    Member,
+    Memory,
+    NodeId,
+    Paid,
+    Phase,
+    Roster,
+    Round,
+    Suspect,
+)
+from remuster.rendezvous.reentered import Reentered
 from remuster.rendezvous.snapshot import Report
 
 NOW = 1_795_951_311
@@ -143,3 +158,76 @@ def test_after_a_notice_nothing_is_retried_or_paid_for(ask: Conclude, cls: str, 
     assert (made.outcome.exit_code, made.verdict.cls) == (75, cls)
     assert made.verdict.sentence.startswith(sentence)
     assert made.outcome.sentence.endswith("as b was given notice: not charged, and worth another start")
+
+
+# --- rounds that had resumed ------------------------------------------------------------------------------------------
+NAN = "RuntimeError: loss is nan"
+CHOSEN = json.dumps({"path": "/c/step-150", "name": "step-150", "step": 150, "refused": []}).encode()
+ASTRAY = Early(0, 8.0, "rank 0 said step 1 first: it does not go on from checkpoint step-150 (step 150)", REENTRY)
+STOPPED = RankExit(0, 0, 4711, -15, 9.0, stopping=True)
+
+
+def resumed(*facts: Fact, job: Job = JOB, said: Reentered | None = None) -> Conclude:
+    """Return the end of a round that had re-entered from step 150."""
+    ask = ended(job, "")._replace(evidence=((A, Report(wire.encode(facts), 5)),))
+    return ask._replace(history=((Round(3), CHOSEN),), reentered=said)
+
+
+def failed(words: str) -> RankExit:
+    trace = ("Traceback (most recent call last):", '  File "/t.py", line 3, in step', words)
+    return RankExit(0, 0, 4711, 1, 9.0, tail=trace)
+
+
+def test_ranks_that_do_not_go_on_speak_against_their_checkpoint_once() -> None:
+    made = weigh(resumed(ASTRAY, STOPPED), Allowance(3, ()), 150, NOW)
+    assert (made.verdict.cls, made.verdict.family, made.retry, made.family) == (
+        *("ckpt_corrupt", "checkpoint", True, "checkpoint"),
+    )
+    assert made.verdict.sentence.endswith(ASTRAY.why)
+    assert (made.suspect.name, made.suspect.step) == ("step-150", 150)
+    assert made.reason.startswith(
+        "step-150 is suspect: the next older checkpoint is tried, once, charged to checkpoint"
+    )
+    again = replace(JOB, suspects=(Suspect("step-200", 200, 2),))
+    made = weigh(resumed(ASTRAY, STOPPED, job=again), Allowance(3, ()), 150, NOW)
+    assert (made.retry, made.outcome.exit_code, made.suspect.name) == (False, 1, "step-150")
+    assert made.reason == (
+        "step-200 (round 2) had been given up before, and the older step-150 is no better: the fault lies elsewhere"
+    )
+    settled = replace(JOB, suspects=(Suspect("step-200", -1, 0),))
+    assert weigh(resumed(ASTRAY, STOPPED, job=settled), Allowance(3, ()), 150, NOW).retry
+
+
+def test_the_older_checkpoint_is_tried_within_the_budget() -> None:
+    made = weigh(resumed(ASTRAY, STOPPED), Allowance(0, ()), 150, NOW)
+    assert (made.retry, made.suspect.name) == (False, "step-150")
+    made = weigh(resumed(ASTRAY, STOPPED), Allowance(None, parse("checkpoint=0", ("checkpoint",))), 150, NOW)
+    assert not made.retry
+
+
+@pytest.mark.parametrize(
+    ("reached", "said", "suspect"),
+    [
+        (152, None, True),
+        (170, None, True),
+        (171, None, False),  # it had gone on well
+        (160, Reentered(5, "steps, loss"), False),
+        (None, None, False),  # nobody says how far it had come
+    ],
+)
+def test_numbers_that_go_wrong_soon_speak_against_the_checkpoint(
+    reached: int | None, said: Reentered | None, suspect: bool
+) -> None:
+    pace = (Pace(1, reached, 2.0),) if reached is not None else ()
+    before = replace(
+        JOB, memory=Memory(weigh(resumed(failed(NAN)), Allowance(3, ()), 150, NOW).verdict.fingerprint, 150)
+    )
+    made = weigh(resumed(failed(NAN), *pace, job=before, said=said), Allowance(3, ()), 150, NOW)
+    assert made.verdict.cls == "nan_loss"
+    assert (made.suspect.name, made.retry) == (("step-150", True) if suspect else ("", False))
+
+
+def test_what_else_ends_a_round_that_had_resumed_speaks_against_nothing() -> None:
+    made = weigh(resumed(failed(ECC), Pace(1, 152, 2.0)), Allowance(3, ()), 150, NOW)
+    assert made.suspect.path == ""
+    assert weigh(ended(JOB, NAN), Allowance(3, ()), -1, NOW).suspect.path == "", "it had started from nothing"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ class Desk:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        folder.mkdir(exist_ok=True)
         self.said: list[str] = []
         self.files = FileThread("records")
         self.store = MemoryStore()
@@ -40,12 +42,15 @@ class Desk:
 
     def ledger(self) -> Ledger:
         place = Place(
-            "a", self.folder, self.store, self.keys, self.files, lambda _: None, self.said.append, self.said.append
+            "a", self.folder, self.store, self.keys, self.files, self.spared, self.said.append, self.said.append
         )
         return Ledger(self.spec, place, None, 100.0)
 
+    def spared(self, _: str) -> Callable[[tuple[int, ...]], None]:
+        return lambda _: None
+
     async def record(self, n: int, **fields: Any) -> None:
-        value = {"round": n, "attempt": n - 1, "state": "recovered", **fields}
+        value = {"round": n, "attempt": n - 1, "state": "retried", **fields}
         await self.store.txn(Txn((), (Put(self.keys.attempt(Round(n)), json.dumps(value).encode()),)))
 
     def events(self) -> list[str]:
@@ -95,6 +100,39 @@ async def test_only_the_leader_tells_and_copies(tmp_path: Path) -> None:
         assert desk.beside() == (["job.json", "summary-round-3.json"] if leading else [])
         assert desk.summary()["outcome"]["exit_code"] == 3
     assert desk.said == []
+
+
+def sick(n: int, judge: str) -> dict[str, Any]:
+    verdict = {"class": "gpu_ecc", "node": "b", "node_fault": True, "sentence": "rank 1 on b found an ECC error"}
+    members = [{"node": name} for name in "abc"]
+    action = {"node_action": "quarantine", "quarantined": "host-b~12"}
+    return {"round": n, "attempt": n - 1, "members": members, "verdict": verdict, "judged_by": judge, **action}
+
+
+async def test_a_host_in_quarantine_is_drained_by_the_agent_that_judged_and_remembered_by_all(tmp_path: Path) -> None:
+    """Red when every agent drains; when who took part again is still blamed (``exclude.after``)."""
+    for judge, drained in (("a", 1), ("c", 0)):
+        desk = Desk(tmp_path / judge)
+        drained_by = desk.folder / "drained"
+        command = ("sh", "-c", 'echo "$0" >> "$1"', "{host}: {reason}", str(drained_by))
+        desk.spec = replace(desk.spec, drain_command=command)
+        aside = Aside(desk.ledger)
+        aside.job_seen(RUNNING, leading=judge == "a")
+        aside.record(sick(1, judge))
+        aside.record(sick(1, judge))
+        await aside.settle()
+        said = "host-b: remuster run-7: gpu_ecc: rank 1 on b found an ECC error\n"
+        assert (drained_by.read_text() if drained else "") == said * drained
+        assert drained_by.exists() == bool(drained)
+        assert [one.node for one in aside.bad()] == ["b"]
+        assert desk.summary()["drained"] == [{"host": "host-b~12", "outcome": "done"}] * drained
+        assert len([line for line in desk.said if "drain_command" in line]) == drained
+    aside = Aside(desk.ledger)
+    aside.job_seen(RUNNING, leading=False)
+    aside.record(sick(1, "c"))
+    aside.record({**sick(2, "c"), "verdict": {"class": "user_exception", "node": "a"}, "node_action": None})
+    await aside.settle()
+    assert aside.bad() == ()
 
 
 async def test_a_late_agent_reads_what_it_did_not_see(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ from remuster.agent.node_state import Kept
 from remuster.rendezvous.keys import Keys
 from remuster.rendezvous.memory import MemoryStore
 from remuster.rendezvous.mirrored import MAX_BYTES, Mirrored
+from remuster.rendezvous.quarantine import QUARANTINE, Bar
+from remuster.rendezvous.quarantine import encode as encode_bar
 from remuster.rendezvous.records import Job, Outcome, Phase, Round, encode
 from remuster.rendezvous.store import Put, Txn
 
@@ -159,12 +161,12 @@ async def test_a_writer_that_is_killed_leaves_a_whole_copy(tmp_path: Path, path:
 class Beside:
     """A mirror over a store in memory, and what it said."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, hosts: bool = False) -> None:
         self.said: list[str] = []
         self.ended: list[str] = []
         self.store = MemoryStore()
         self.keys = Keys(RUN)
-        self.mirror = Mirror(directory, RUN, self.store, self.keys, self.said.append, self.ended.append)
+        self.mirror = Mirror(directory, RUN, self.store, self.keys, self.said.append, self.ended.append, hosts)
 
     async def closes(self, n: int, step: int) -> None:
         entry = json.dumps({"path": "/c", "step": step, "format": "", "verified": "", "refused": [], "wall": 1.0})
@@ -180,6 +182,24 @@ async def test_the_leader_keeps_the_newest_state_with_the_history_of_all_rounds(
     history = tuple((Round(n), 10 * n) for n in range(1, 6))
     assert await kept(tmp_path) == Kept(Mirrored(replace(JOB, round=Round(5), formed=Round(5)), history))
     assert beside.said == []
+
+
+BAR = Bar("gpu07~1", "gpu_ecc: x", 100, 3700, 1, 100, "run-7/3", 1)
+
+
+async def test_what_is_held_against_hosts_is_kept_where_it_would_go_with_the_store(tmp_path: Path) -> None:
+    """Red when it is asked of no store, and when a leader that cannot ask forgets it (``write``)."""
+    for hosts in (False, True):
+        beside = Beside(tmp_path, hosts)
+        key = f"{beside.keys.root}{QUARANTINE}{BAR.host}"
+        await beside.store.txn(Txn((), (Put(key, encode_bar(BAR)), Put(key + "x", b"no record"))))
+        beside.mirror.keep(JOB)
+        await beside.mirror.settle()
+        assert await kept(tmp_path) == Kept(Mirrored(JOB, (), None, (BAR,) if hosts else None))
+    path = beside_checkpoints(tmp_path, RUN) / "job.json"
+    later = replace(JOB, phase=Phase.FAILED, outcome=Outcome(75, "x"))
+    assert write(path, RUN, Mirrored(later))
+    assert await kept(tmp_path) == Kept(Mirrored(later, (), None, (BAR,)))
 
 
 async def test_trouble_is_said_once_and_harms_nobody(tmp_path: Path) -> None:

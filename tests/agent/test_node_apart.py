@@ -25,6 +25,7 @@ from node_tables import (
 )
 
 from remuster.agent import node_words as words
+from remuster.health.evidence import Left
 from remuster.rendezvous.admission import FLAPS, mark
 from remuster.rendezvous.records import (
     Cause,
@@ -105,6 +106,16 @@ def test_who_runs_nothing_leaves_at_once(most: int, signum: int, code: int) -> N
     _, out = run(joined(replace(FORMING, max_nodes=most)), words.LeaveAsked(1.0, signum))
     how = ", by SIGTERM" if signum else ""
     assert out == [words.Exit(code, f"this node was asked to leave{how}", True)]
+
+
+def test_a_node_that_is_no_longer_the_schedulers_leaves_and_says_why() -> None:
+    """As one that is asked to: with 0, or srun would call a job failed that the others have finished."""
+    why = "Slurm has taken node1 from job 7"
+    state, out = run(in_round(), words.LeaveAsked(110.0, 0, why))
+    assert said(out) == ["terminate", "stop(3)"]
+    assert state.facts[-1] == Left(0, why)
+    _, out = run(joined(FORMING), words.LeaveAsked(1.0, 0, why))
+    assert out == [words.Exit(0, f"this node leaves: {why}", True)]
 
 
 def test_a_process_that_cannot_be_killed_ends_the_agent_and_keeps_the_lease() -> None:

@@ -5,7 +5,7 @@ import socket
 import psutil
 import pytest
 
-from remuster.agent.own_addresses import Choice, choose, own_addresses
+from remuster.agent.own_addresses import Choice, choose, is_own, own_addresses
 from remuster.agent.ports import AddressError
 from remuster.agent.spec import Embedded
 
@@ -84,3 +84,17 @@ def test_an_address_of_nobody_is_elsewhere_unless_it_is_said_to_be_here():
 def test_an_unknown_name_is_named(host):
     with pytest.raises(AddressError, match="is not known on this machine"):
         own(host)
+
+
+def test_whose_a_name_is():
+    assert [is_own(host) for host in ("localhost", "127.0.0.9", "::1", outer_address())] == [True] * 4
+    assert not is_own("192.0.2.7")
+    with pytest.raises(AddressError, match="is not known on this machine"):
+        is_own("no-such-host.invalid")
+
+
+def test_a_name_that_nobody_knows_yet_is_here_when_that_is_said():
+    outer_address()
+    found = own("no-such-host.invalid", here=True)
+    assert found
+    assert not any(address.startswith("127.") for address in found)

@@ -15,7 +15,7 @@ JOB = Job(
     spent=(("node", 1),),
     past=("one", "zero"),
 )
-ACCOUNT = Account("run-7", "a", JOB, 812.5, "2026-11-29T20:00:00.000+00:00")
+ACCOUNT = Account("run-7", "a", JOB, 812.5, "2026-11-29T20:00:00.000+00:00", {"b~1": "done", "c~2": ""})
 
 
 def record(n: int, **fields: Any) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def record(n: int, **fields: Any) -> dict[str, Any]:
         "schema_version": 1,
         "round": n,
         "attempt": n - 4,
-        "state": "recovered",
+        "state": "retried",
         "started_at": f"at {n}",
         "ended_at": f"at {n + 1}",
         "verdict": {"class": "node_lost", "family": "node", "node": "b", "sentence": "…"},
@@ -50,7 +50,7 @@ def record(n: int, **fields: Any) -> dict[str, Any]:
 ROUNDS = [
     record(4, newest_step=150, reached_step=None, times_ms={"stop": 2.0, "load": 4200.0, "save": 31}),
     record(5, newest_step=200, resume={"step": 100}, refunded="node",
-           times_ms={"stop": 2.5, "recovery": 40.0, "load": 4000.0}),
+           times_ms={"stop": 2.5, "recovery": 40.0, "load": 4000.0}, reentry={"state": "recovered", "steps": 20}),
     record(6, state="done", verdict={"class": "success"}, charged_to=None, newest_step=250, resume={"step": 200},
            times_ms={"form": 4.0, "recovery": 60.5}),
 ]  # fmt: skip
@@ -79,12 +79,14 @@ def test_the_whole_of_it() -> None:
             "load_ms": {"median": 4100.0, "longest": 4200.0, "sum": 8200.0},
             "save_ms": {"median": 31.0, "longest": 31.0, "sum": 31.0},
         },
+        "drained": [{"host": "b~1", "outcome": "done"}, {"host": "c~2", "outcome": None}],
         "written_at": "2026-11-29T20:00:00.000+00:00",
     }
     assert attempts[0] == {
         "round": 4,
         "attempt": 0,
         "state": "recovered",
+        "reentry": None,
         "class": "node_lost",
         "family": "node",
         "node": "b",
@@ -98,7 +100,12 @@ def test_the_whole_of_it() -> None:
         "ended_at": "at 5",
         "times_ms": {"stop": 2.0, "decide": None, "form": None, "spawn": None, "load": 4200.0, "save": 31},
         "recovery_ms": 40.0,
+        "rto_ms": 4040.0,
     }
+    assert [(one["state"], one["reentry"], one["rto_ms"]) for one in attempts[1:]] == [
+        ("retried", "recovered", None),
+        ("done", None, None),
+    ]
     assert (attempts[1]["lost_steps"], attempts[1]["recovery_ms"]) == (0, 60.5)
     assert (attempts[1]["times_ms"]["load"], attempts[1]["times_ms"]["save"]) == (4000.0, None)
     assert (attempts[2]["lost_steps"], attempts[2]["recovery_ms"], attempts[2]["class"]) == (None, None, "success")
@@ -128,7 +135,7 @@ def test_what_ranks_had_done_beyond_their_last_checkpoint_is_lost_too() -> None:
 def test_other_launches_and_second_records_of_a_round_do_not_count() -> None:
     rows = [row(record(n)) for n in (3, 4, 7)] + [row(record(4, state="failed"))]
     attempts = summary(ACCOUNT, rows)["attempts"]
-    assert [(one["round"], one["state"]) for one in attempts] == [(4, "recovered")]  # type: ignore[attr-defined]
+    assert [(one["round"], one["state"]) for one in attempts] == [(4, "retried")]  # type: ignore[attr-defined]
 
 
 def test_records_of_strange_shape_do_no_harm() -> None:

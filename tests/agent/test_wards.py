@@ -99,6 +99,20 @@ async def test_the_leader_is_told_of_every_change_and_of_the_end_of_a_bar() -> N
     await asyncio.gather(work, return_exceptions=True)
 
 
+async def test_what_earlier_launches_held_against_hosts_bars_them_again_unless_the_store_knows_better() -> None:
+    """Red without ``restore``, when it replaces what stands there, and when it is done more than once."""
+    store, said, now = await met(A, B), list[str](), int(time.time())
+    old = barred("hc~3", 3600)._replace(at=now - q.FORGOTTEN_S - 60)
+    await put(store, q.lifted(barred("hb~2", 3600), now))
+    wards = Wards(store, KEYS, said.append, (barred("ha~1", 3600), barred("hb~2", 3600), old))
+    await wards.restore()
+    assert await wards.barred() == {"ha~1"}
+    await put(store, q.lifted(barred("ha~1", 3600), now))
+    await wards.restore()
+    assert await wards.barred() == frozenset()
+    assert said == []
+
+
 async def test_a_barred_host_says_why_and_until_when_and_when_it_is_over() -> None:
     store, said = await met(A), asyncio.Queue[str]()
     await put(store, barred("ha~1", 3600))

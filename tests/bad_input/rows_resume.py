@@ -1,7 +1,8 @@
 """Rows about the way back in: a resume hook that answers badly or not at all, and checkpoints that are none.
 
 No rank is started from a point that was not found: a hook's failure is its author's (exit code 1), a directory that
-cannot be read is the storage's (75). Where there is simply nothing to resume from, the job starts from nothing.
+cannot be read is the storage's (75). Where there is simply nothing to resume from, the job starts from nothing, and
+where what is there was torn, it says so; but not where the directory or the format was given wrongly (2).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Mapping
 
 from bad_input.scene import Arrange, Row, Scene
 from command.cluster import Node
+from like_torch import dcp
 
 from remuster.checkpoint import publish
 
@@ -91,6 +93,18 @@ def _a_file(scene: Scene, step: int) -> None:
     folder.write_text("moved to the archive")
 
 
+def _elsewhere(*folders: str, names: tuple[str, ...] = ("step-10",)) -> Arrange:
+    """Leave whole checkpoints of DCP in these folders."""
+
+    def arrange(scene: Scene) -> Mapping[str, object]:
+        for folder in folders:
+            for name in names:
+                dcp(scene.path(folder), name)
+        return {}
+
+    return arrange
+
+
 def _from_nothing(*steps: int) -> Callable[[Scene, Node], None]:
     """The record says that each of the steps was passed over, and why; and they are still there."""
 
@@ -108,7 +122,8 @@ def _torn(name: str, spoil: Callable[[Scene, int], None], *says: str) -> Row:
     """All steps are spoiled: the job starts from nothing, and says why for each."""
     steps = (5, 10)
     return Row(
-        f"checkpoints-{name}", "--checkpoint-dir kept t.py", 0, ("step-000000000010 is passed over", *says),
+        f"checkpoints-{name}", "--checkpoint-dir kept t.py", 0,
+        ("step-000000000010 is passed over", "the job begins from nothing", *says),
         _published(*steps, spoil=spoil), after=_from_nothing(*steps), makes=(r"kept/\.remuster.*",),
     )  # fmt: skip
 
@@ -139,6 +154,15 @@ ROWS = (
     Row("hook-hangs", "--rdzv-conf resume_timeout=1 --resume-hook hooks:hangs t.py", USER,
         ("hooks:hangs", "within 1 s", "resume_timeout", NOT_STARTED), _hooks, makes=("__pycache__.*",)),
     Row("checkpoints-none", "--checkpoint-dir kept t.py", 0, (), makes=("kept", r"kept/\.remuster.*")),
+    Row("checkpoints-one-level-up", "--checkpoint-dir kept t.py", USAGE,
+        ("run: it holds 'step-10'", "give 'run' as the directory", "no rank was started"), _elsewhere("kept/run"),
+        makes=(r"kept/\.remuster.*",)),
+    Row("checkpoints-one-level-down", "--checkpoint-dir kept/step-10 t.py", USAGE,
+        ("it is itself a checkpoint: give the directory that holds it", "no rank was started"), _elsewhere("kept"),
+        makes=(r"kept/step-10/\.remuster.*",)),
+    Row("checkpoints-of-another-format", "--checkpoint-dir kept --checkpoint-format orbax t.py", USAGE,
+        ("it is of the format dcp, not orbax", "no rank was started", "--checkpoint-format"), _elsewhere("kept"),
+        makes=(r"kept/\.remuster.*",)),
     _torn("cut", _cut, "has 3 bytes"),
     _torn("other-content", _other_words, "sha256 differs"),
     _torn("uncommitted", _uncommitted, "'COMMITTED' is missing"),

@@ -125,6 +125,7 @@ def test_one_without_a_number_has_its_place_by_its_age(tmp_path: Path) -> None:
 def test_a_checkpoint_given_in_place_of_its_directory_is_refused_in_words(tmp_path: Path) -> None:
     step = dcp(tmp_path, "step-10")
     assert find(step).path == ""
+    assert find(step).astray == f"{step}: it is itself a checkpoint: give the directory that holds it"
     assert find(step).refused == ((str(step), "it is itself a checkpoint: give the directory that holds it"),)
 
 
@@ -189,6 +190,45 @@ def test_the_directory_above_is_refused_in_words(tmp_path: Path, file: str, dire
     [(name, reason)] = find(tmp_path).refused
     assert name == "run"
     assert f"give {directory!r} as the directory" in reason
+    assert find(tmp_path).astray == find(tmp_path, format="dcp").astray == f"run: {reason}"
+
+
+def _torn(path: Path) -> Path:
+    (path / ".metadata").unlink()
+    return path
+
+
+@pytest.mark.parametrize(
+    ("make", "format_", "astray"),
+    [
+        pytest.param(lambda d: dcp(d, "step-10"), "orbax", "step-10: it is of the format dcp, not orbax", id="another"),
+        pytest.param(
+            lambda d: dcp(d, "step-000000000010"),
+            "manifest",
+            "step-000000000010: it is of the format dcp, not manifest",
+            id="by the name only",
+        ),
+        pytest.param(
+            lambda d: ((d / "model-10.pt").write_bytes(saved(1)), _torn(dcp(d, "step-10"))),
+            "orbax",
+            "model-10.pt: it is of the format torch, not orbax",
+            id="a file with a step",
+        ),
+        pytest.param(lambda d: (d / "best_model.pt").write_bytes(saved(1)), "dcp", "", id="some model"),
+        pytest.param(lambda d: (d / "logs").mkdir(), "dcp", "", id="no checkpoint at all"),
+        pytest.param(lambda d: _torn(dcp(d, "step-10")), "orbax", "", id="torn, perhaps in the first save"),
+        pytest.param(lambda d: (dcp(d, "step-10"), dcp(d, "step-20")), "dcp", "", id="the right one"),
+        pytest.param(
+            lambda d: (_torn(dcp(d, "step-10")), (d / "iter_0000020").mkdir()), "dcp", "", id="the right one, torn"
+        ),
+        pytest.param(lambda d: (_torn(dcp(d, "step-10")), dcp(d / "run", "step-10")), "", "", id="torn, and one below"),
+    ],
+)
+def test_a_format_by_which_nothing_can_be_read_is_doubted(
+    tmp_path: Path, make: Callable[[Path], object], format_: str, astray: str
+) -> None:
+    make(tmp_path)
+    assert find(tmp_path, format=format_).astray == astray
 
 
 def test_a_model_beside_checkpoints_is_none_of_them(tmp_path: Path) -> None:

@@ -261,6 +261,18 @@ def test_what_another_node_objects_to_is_passed_over_unread(tmp_path: Path, publ
     assert (choice.step, choice.refused) == (10, (("step-000000000020", "node b lacks it"),))
 
 
+def test_only_what_is_older_than_a_suspect_is_taken(tmp_path: Path, publish_step: Publish) -> None:
+    """Also where the step stands in the content alone, and unfinished ones are still no news."""
+    publish_step(10)
+    (publish_step(20) / "model.pt").unlink()  # unread
+    publish_step(30)
+    publish_step(40).rename(tmp_path / "step-000000000040.tmp-3")
+    choice = search(tmp_path, Asked(below=(20, "suspect")), Patience(()))
+    assert choice.step == 10
+    assert choice.refused == (("step-000000000030", "suspect"), ("step-000000000020", "suspect"))
+    assert search(tmp_path, Asked(below=(10, "suspect")), Patience(())).path == ""
+
+
 def test_nothing_to_resume_from(tmp_path: Path, find: Find) -> None:
     assert find() == Choice()
     absent = search(tmp_path / "absent", Asked("run-a"))

@@ -35,7 +35,10 @@ PROGRESS = HERE / "progress.py"
 COMMAND = Path(sys.executable).with_name("remuster")
 LEFT_S = 2.0  # until what a killed keeper left behind is gone: its agent and guardian see it and sweep
 OUTER = dict(os.environ)  # pytest changes its own while the rows of tests/bad_input are played in threads
-FOREIGN = ("PET_", "REMUSTER_", "TORCHELASTIC_", "SLURM_", "OMP_", "MASTER_", "LOGLEVEL", "PYTHON_EXEC")
+FOREIGN = (
+    *("PET_", "REMUSTER_", "TORCHELASTIC_", "OMP_", "MASTER_", "LOGLEVEL", "PYTHON_EXEC"),
+    *("SLURM_", "PBS_", "LSB_", "OAR_", "JOB_COMPLETION_INDEX"),
+)
 
 
 class Node:

@@ -74,7 +74,7 @@ def check_record(record: Mapping[str, Any], expected: Expected) -> None:
     assert told == set(homes.values()) - set(expected.without)
     # --- who pays ---
     assert record["charged_to"] == expected.charged_to, why
-    assert (record["next_try_s"] is None) or record["state"] == "recovered"
+    assert (record["next_try_s"] is None) or record["state"] == "retried"
     if expected.charged_to is None:
         assert record["budget_left"] is None
     else:

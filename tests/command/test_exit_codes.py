@@ -52,7 +52,7 @@ def test_a_restart_that_helps_ends_with_0(place: Place) -> None:
     script = place.script("t.py", "import os, sys; sys.exit(3 * (os.environ['TORCHELASTIC_RESTART_COUNT'] == '0'))")
     node = place.command("--nproc-per-node", "2", "--max-restarts", "1", script)
     assert node.exit_code() == 0, node.say()
-    assert [record["state"] for record in node.records()] == ["recovered", "done"]
+    assert [record["state"] for record in node.records()] == ["retried", "done"]
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])

@@ -51,7 +51,7 @@ def test_a_store_that_stands_still(cluster: Cluster) -> None:
         for one in second.values()
         if one["REMUSTER_NODE"] == cluster.records()[1]["verdict"]["node"]
     )
-    check(cluster, Expected("rdzv_lost", -1, "lease", "recovered", "rendezvous", node=node))
+    check(cluster, Expected("rdzv_lost", -1, "lease", "retried", "rendezvous", node=node))
     cluster.check_left()
 
 
@@ -96,5 +96,5 @@ def test_an_agent_that_stands_still(cluster: Cluster) -> None:
     cluster.order("done")
     assert [n.exit_code() for n in cluster.nodes] == [0, 0, 0], cluster.say()
     cluster.check_left()
-    record = check(cluster, Expected("node_lost", -1, "lease", "recovered", "node", "check", (), name, (name,)))
+    record = check(cluster, Expected("node_lost", -1, "lease", "retried", "node", "check", (), name, (name,)))
     assert record["round"] == 1

@@ -101,7 +101,7 @@ def test_a_gpu_that_is_of_no_use_ends_the_round_while_its_rank_waits(
     assert (gpu["uuid"], gpu["ranks"], [code for code, _ in gpu["xids"]]) == (uuid(1), [1], [xid])
     assert (gpu["recovery"], gpu["lost"]) == (recovery, xid == 79)
     assert gpu["xids"][0][1] - 0.002 <= early["at_s"] < gpu["xids"][0][1] + 5
-    check(place, Expected(cls, 1, "nvml", "recovered", "hardware", "aside"))
+    check(place, Expected(cls, 1, "nvml", "retried", "hardware", "aside"))
 
 
 @pytest.mark.parametrize(("xid", "cls"), [(94, "gpu_ecc_contained"), (31, "gpu_app_fault"), (45, "gpu_app_fault")])

@@ -76,8 +76,8 @@ def test_the_job_goes_on_after_a_hang(place: Place) -> None:
     args = ("--nproc-per-node", "2", "--hang-timeout", "1", "--max-restarts", "1")
     node = place.command(*args, *script(place, 0))
     assert node.exit_code() == 0, node.say()
-    assert [record["state"] for record in node.records()] == ["recovered", "done"]
-    check(place, Expected("rank_hang", 0, "stacks", "recovered", "hang"))
+    assert [record["state"] for record in node.records()] == ["retried", "done"]
+    check(place, Expected("rank_hang", 0, "stacks", "retried", "hang"))
 
 
 def test_ranks_that_say_no_steps(place: Place) -> None:

@@ -131,11 +131,23 @@ def test_b55_what_mpi_and_srun_leave_is_taken_out_when_asked(place: Place, level
     assert ("taken out of the ranks' environment" in node.err) == (level == "DEBUG")
 
 
-def test_b55_nobody_asked(place: Place) -> None:
+@pytest.mark.parametrize(
+    ("options", "job"), [((), {}), (("--no-scrub-env",), {"SLURM_JOB_ID": "4711"})], ids=["no Slurm", "Slurm"]
+)
+def test_b55_nobody_asked(place: Place, options: tuple[str, ...], job: dict[str, str]) -> None:
     """Red when the environment is scrubbed by default: torchrun's ranks inherit everything."""
-    node = place.command(place.script("t.py", TELL), env=LEAKED)
+    node = place.command(*options, place.script("t.py", TELL), env=LEAKED | job)
     assert node.exit_code() == 0, node.say()
     assert LEAKED.items() <= said(place, 1)[0]["env"].items()
+
+
+def test_b55_a_task_of_slurm_is_no_rank(place: Place) -> None:
+    """Red when nothing is scrubbed under Slurm unless asked (``_scrub_env`` in build.py)."""
+    node = place.command("--nproc-per-node", "2", place.script("t.py", TELL), env=LEAKED | KEPT)
+    assert node.exit_code() == 0, node.say()
+    for told in said(place, 2):
+        assert not LEAKED.keys() & told["env"].keys()
+        assert KEPT.items() <= told["env"].items()
 
 
 # --- B56 --------------------------------------------------------------------------------------------------------------
@@ -149,6 +161,22 @@ def on_one_cpu() -> Iterator[int]:
         yield cpu
     finally:
         os.sched_setaffinity(0, before)
+
+
+STEP = {"SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "node1", "SLURM_STEP_NUM_NODES": "1"}
+
+
+@pytest.mark.parametrize(
+    ("env", "advice"),
+    [(STEP, "write srun --cpus-per-task=2 or more"), ({"SLURM_JOB_ID": "4711"}, "give sbatch or salloc --cpus-per")],
+    ids=["srun", "a batch script"],
+)
+def test_b56_what_slurm_is_to_be_given(place: Place, env: dict[str, str], advice: str) -> None:
+    """Red when the advice does not tell srun's step from the batch script (``starting.cpus``)."""
+    with on_one_cpu():
+        node = place.command("--nproc-per-node", "2", place.script("t.py", "pass"), env=env)
+    assert node.exit_code() == 0, node.say()
+    assert node.err.count(advice) == 1
 
 
 @pytest.mark.parametrize("mode", ["", "node", "socket", "exclusive", "core-complex"])

@@ -66,7 +66,7 @@ def test_the_guardian_is_killed_and_the_round_restarts_within_the_budget(place: 
     assert not {said["pid"] for said in first.values()} & {said["pid"] for said in second.values()}
     place.order("done")
     assert node.exit_code() == 0, node.say()
-    assert [record["state"] for record in node.records()] == ["recovered", "done"]
+    assert [record["state"] for record in node.records()] == ["retried", "done"]
     assert "guardian" in node.records()[0]["verdict"]["sentence"]
 
 

@@ -26,7 +26,7 @@ def test_a_plain_sigkill_is_of_unknown_origin_and_that_is_said(place: Place) -> 
     script = place.script("t.py", ENDS % "os.kill(os.getpid(), signal.SIGKILL)")
     node = place.command("--nproc-per-node", "2", "--max-restarts", "1", script)
     assert node.exit_code() == 0, node.say()
-    record = check(place, Expected("killed_unknown", 1, "exit status", "recovered", "unknown", first=(1,)))
+    record = check(place, Expected("killed_unknown", 1, "exit status", "retried", "unknown", first=(1,)))
     assert "killed, and nothing says by whom" in record["verdict"]["sentence"]
     assert record["verdict"]["confidence"] == "guess"
     assert record["exit_codes"]["1"] == -signal.SIGKILL
@@ -48,7 +48,7 @@ def test_a_loss_that_is_not_a_number_and_raises_is_tried_once_more(place: Place)
     script = place.script("t.py", ENDS % "raise FloatingPointError('loss is nan at step 7')")
     node = place.command("--nproc-per-node", "2", "--max-restarts", "3", script)
     assert node.exit_code() == 0, node.say()
-    check(place, Expected("nan_loss", 1, "last lines", "recovered", "numerical", first=(1,)))
+    check(place, Expected("nan_loss", 1, "last lines", "retried", "numerical", first=(1,)))
 
 
 def test_a_rank_that_exits_0_early_is_the_one_that_the_others_wait_for(place: Place) -> None:
@@ -57,7 +57,7 @@ def test_a_rank_that_exits_0_early_is_the_one_that_the_others_wait_for(place: Pl
     args = ("--nproc-per-node", "3", "--hang-timeout", "1", "--max-restarts", "1")
     node = place.command(*args, place.script("t.py", ENDS % "sys.exit(0)"))
     assert node.exit_code() == 0, node.say()
-    record = check(place, Expected("rank_hang", 1, "exit status", "recovered", "hang"))
+    record = check(place, Expected("rank_hang", 1, "exit status", "retried", "hang"))
     assert record["verdict"]["sentence"].endswith("left early: it exited 0 while the others went on")
 
 

@@ -121,7 +121,7 @@ def test_b06_a_foreigner_on_the_masters_port_costs_another_round_and_no_restart(
     assert port not in {one["MASTER_PORT"] for one in met(place, 2).values()}
     first, second = node.records()
     assert (first["verdict"]["class"], first["verdict"]["rank"], first["charged_to"]) == ("port_in_use", 0, None)
-    assert (first["state"], second["state"], second["spent"]) == ("recovered", "done", {})
+    assert (first["state"], second["state"], second["spent"]) == ("retried", "done", {})
 
 
 # --- B07 --------------------------------------------------------------------------------------------------------------

@@ -181,7 +181,7 @@ def _check_records(records: list[dict[str, Any]]) -> None:
     assert [record["verdict"]["rank"] for record in records] == [1, 0, 1, 0, 1, 0, 0]
     assert [record["charged_to"] for record in records] == [*["unknown"] * RESTARTS, None]
     assert records[1]["refunded"] == "unknown", "150 was progress"
-    assert [record["state"] for record in records] == [*["recovered"] * RESTARTS, "failed"]
+    assert [record["state"] for record in records] == [*["retried"] * RESTARTS, "failed"]
     assert "all 6 restarts of this launch are used up" in records[-1]["decision"]
 
 

@@ -291,6 +291,8 @@ def test_a_notice_at_one_node_lets_all_save_and_the_next_launch_goes_on(cluster:
     assert (record["verdict"]["class"], record["exit_codes"], record["spent"]) == ("notice", {}, {})
     assert (cluster.job()["phase"], cluster.job()["notice"]) == ("X", "127.0.0.3")
     assert "127.0.0.3 was given notice of a stop, and every rank exited 0" in nodes[0].err
+    found = "step 7 verified (step-000000000007): the next launch goes on from there"
+    assert [node.err.count(found) for node in nodes] in ([1, 0], [0, 1]), "the one that led has looked"
     assert [cluster.start(number, *line, conf="launch_id=two") for number in (2, 3)]
     assert [node.exit_code() for node in cluster.nodes] == [75, 75, 0, 0], cluster.say()
     assert {path.read_text() for path in cluster.desk.glob("resumed-*")} == {"7"}

@@ -56,7 +56,7 @@ def test_what_others_would_not_retry_is_retried_where_the_site_says_so(place: Pl
     node = place.command("--max-restarts", "1", script)
     assert node.exit_code() == 0, node.say()
     failed, done = node.records()
-    assert (failed["verdict"]["class"], failed["charged_to"], failed["state"]) == ("fs_hang", "storage", "recovered")
+    assert (failed["verdict"]["class"], failed["charged_to"], failed["state"]) == ("fs_hang", "storage", "retried")
     assert failed["decision"].startswith("fs_hang: worth another try, charged to storage")
     assert done["verdict"]["class"] == "success"
 

@@ -61,7 +61,7 @@ def test_an_example_loses_a_rank_and_goes_on_to_the_last_bit(place: Place, numbe
     os.kill(broken.ranks()[1], signal.SIGKILL)
     assert broken.exit_code(PATIENCE_S) == 0, broken.say()
     first, second = broken.records()
-    assert (first["state"], second["state"]) == ("recovered", "done")
+    assert (first["state"], second["state"]) == ("retried", "done")
     assert second["resume"]["step"] >= 20
     assert sorted(losses(whole)) == list(range(1, STEPS + 1))
     assert losses(broken) == losses(whole)

@@ -326,7 +326,7 @@ class Job:
         verdict = record["verdict"]
         self.verdict = f"{verdict['class']} {verdict['node']}, charged to {record['charged_to']}"
         seen = (verdict["class"], verdict["node"], record["charged_to"], record["state"])
-        expected = (cls, verdict["node"] if node is None else node, charged_to, "recovered")
+        expected = (cls, verdict["node"] if node is None else node, charged_to, "retried")
         assert seen == expected, f"{seen}: {verdict['sentence']}; {record['decision']}"
         assert node is not None or not verdict["node_fault"]
         return record

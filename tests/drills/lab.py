@@ -194,9 +194,9 @@ class Host:
         assert pid > 0, f"{argv[0]} did not start on {self.name}: {output.read_text()[-2000:]}"
         return waiter, Process(pid, title(pid))
 
-    def sh(self, script: str) -> str:
+    def sh(self, script: str, env: Mapping[str, str] | None = None) -> str:
         """Run a shell script here as root, wait for it, and return what it printed."""
-        return _run([*self._enter("-p"), "sh", "-ec", script])
+        return _run([*self._enter("-p"), "sh", "-ec", script], env)
 
     def _enter(self, *more: str) -> list[str]:
         assert self.up, f"{self.name} is down"
@@ -335,8 +335,8 @@ def _enter_network(pid: int) -> None:
             raise OSError(ctypes.get_errno(), "setns")
 
 
-def _run(argv: Sequence[str]) -> str:
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+def _run(argv: Sequence[str], env: Mapping[str, str] | None = None) -> str:
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, f"{' '.join(argv)}: {done.stderr.strip() or done.returncode}"
     return done.stdout
 

@@ -89,7 +89,7 @@ def run(hosts: Hosts, how: str, *nodes: int) -> None:
 def test_an_import_error_on_one_node_only_is_that_nodes(hosts: Hosts) -> None:
     """Red when ``payer`` is the family of the class: ``--retry-budget user=0`` would end the job."""
     run(hosts, "import no_such_module", 2, 3, 4)
-    record = check(hosts, Expected("user_import", 1, "last lines", "recovered", "node", "aside", first=(1,)))
+    record = check(hosts, Expected("user_import", 1, "last lines", "retried", "node", "aside", first=(1,)))
     assert "seen only on" in record["verdict"]["sentence"]
     assert hosts.bars() == [], "its host may be well"
 
@@ -100,7 +100,7 @@ def test_an_import_error_that_comes_first_on_one_node_bars_nobody(hosts: Hosts) 
     for number in (2, 3, 4):
         hosts.start(number, "--nnodes", "2", "--max-restarts", "5", hosts.script("t.py", late))
     assert [node.exit_code() for node in hosts.nodes] == [1, 1, 1], hosts.say()
-    check(hosts, Expected("user_import", 1, "last lines", "recovered", "node", "aside", first=(1,)))
+    check(hosts, Expected("user_import", 1, "last lines", "retried", "node", "aside", first=(1,)))
     again = check(hosts, Expected("user_import", 1, "last lines", "failed", None, "aside", first=(1,)), 1)
     assert again["decision"].startswith("the same failure again")
     assert hosts.bars() == []
@@ -108,12 +108,12 @@ def test_an_import_error_that_comes_first_on_one_node_bars_nobody(hosts: Hosts) 
 
 def test_a_gpu_that_fails_puts_its_host_into_quarantine(hosts: Hosts) -> None:
     run(hosts, HARDWARE, 2, 3, 4)
-    record = check(hosts, Expected("gpu_ecc", 1, "last lines", "recovered", "hardware", "quarantine", first=(1,)))
+    record = check(hosts, Expected("gpu_ecc", 1, "last lines", "retried", "hardware", "quarantine", first=(1,)))
     (bar,) = hosts.bars()
     assert (bar["host"], bar["by"]) == (record["quarantined"], f"{hosts.run_id}/1")
 
 
 def test_a_gpu_of_a_node_that_is_needed_only_has_it_checked(hosts: Hosts) -> None:
     run(hosts, HARDWARE, 2, 3)
-    check(hosts, Expected("gpu_ecc", 1, "last lines", "recovered", "hardware", "aside", first=(1,)))
+    check(hosts, Expected("gpu_ecc", 1, "last lines", "retried", "hardware", "aside", first=(1,)))
     assert [bar["until"] for bar in hosts.bars()] == [0], "the job has too few nodes without it: it is only noted"

@@ -20,6 +20,10 @@ def quarantine(host: Host, etcd: Etcd, *words: str) -> str:
 def test_a_sick_host_is_kept_out_and_let_in_again(lab: Lab, hosts: list[Host], etcd: Etcd, job: Job) -> None:
     job.nnodes = "2:3"
     job.script = HERE / "sick.py"
+    drained = lab.directory / "drained"
+    site = lab.directory / "site.toml"
+    site.write_text(f'[site]\ndrain_command = ["sh", "-c", "echo $0: $1 >> {drained}", "{{host}}", "{{reason}}"]\n')
+    job.options = (*job.options, "--config", str(site))
     job.start(*hosts)
     job.wait_round(1, *hosts)
     until(lambda: len(etcd.keys("/remuster/~hosts/")) == len(hosts), "all hosts are known")
@@ -34,6 +38,13 @@ def test_a_sick_host_is_kept_out_and_let_in_again(lab: Lab, hosts: list[Host], e
     (line,) = quarantine(rest[0], etcd, "list").splitlines()
     assert line.startswith(f"{victim.name}~")
     assert f"by {job.run_id}/1: gpu_ecc" in line
+
+    # The scheduler is told once, by the agent that judged.
+    until(drained.exists, "the site's command was run")
+    leader = job.commands[job.leader().name]
+    until(lambda: f"drain_command for {victim.name}~" in leader.said(), "what it came to is said")
+    assert drained.read_text().startswith(f"{victim.name}: remuster {job.run_id}: gpu_ecc: ")
+    assert drained.read_text().count("\n") == 1
 
     other = Job(lab, etcd)  # another job, which only the sick host is given
     other.nnodes, other.options = "1:2", ("--max-restarts", "0")

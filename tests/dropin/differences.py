@@ -77,6 +77,15 @@ DIFFERENCES = (
         "this machine by its address, where torchrun gives whatever name it finds for it",
         lambda theirs, ours: theirs in ("localhost", socket.gethostname(), socket.getfqdn()) and _is_here(ours),
     ),
+    *(
+        Difference(
+            name,
+            "a Slurm task is one agent and none of its ranks, and a library that reads its numbers takes the rank for "
+            "another one; so are all others of a task, of PMI's and of MPI's taken out (`--no-scrub-env` leaves them)",
+            lambda theirs, ours: ours == ABSENT,
+        )
+        for name in ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS")
+    ),
 )
 
 _BY_NAME = {difference.name: difference for difference in DIFFERENCES}

@@ -115,7 +115,7 @@ def play(bench: Bench, case: Case) -> Node:
     assert [path.name for path in sorted(out.glob("kill-*"))] == ["kill-0", "kill-1"], node.say()
 
     first, second, third = node.records()
-    assert [record["state"] for record in (first, second, third)] == ["recovered", "recovered", "done"], node.say()
+    assert [record["state"] for record in (first, second, third)] == ["retried", "retried", "done"], node.say()
     assert first["exit_codes"]["1"] == second["exit_codes"][str(case.torn.rank)] == -9
     assert first["resume"] is None
     assert second["resume"]["step"] in case.resumed_at, node.say()

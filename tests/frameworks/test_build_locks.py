@@ -32,5 +32,5 @@ def test_the_lock_of_a_killed_rank_holds_up_nobody(place: Place, tmp_path: Path)
     script = place.script("t.py", COMPILES)
     node = place.command("--nproc-per-node", "2", "--max-restarts", "1", script, tmp_path, env=env)
     assert node.exit_code(120) == 0, node.say()
-    assert [record["state"] for record in node.records()] == ["recovered", "done"]
+    assert [record["state"] for record in node.records()] == ["retried", "done"]
     assert f"{tmp_path}/op/lock is removed: a rank that was killed held it" in node.err

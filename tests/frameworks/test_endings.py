@@ -25,9 +25,7 @@ def test_a_rank_that_never_exits_after_its_work_is_named_and_the_job_ends_well(p
     assert node.exit_code(60) == 0, node.say()
     first, second = node.records()
     assert first["exit_codes"]["0"] == 0
-    assert (first["verdict"]["class"], first["state"], second["state"]) == ("rank_hang", "recovered", "done"), (
-        node.say()
-    )
+    assert (first["verdict"]["class"], first["state"], second["state"]) == ("rank_hang", "retried", "done"), node.say()
 
 
 # Megatron's ranks save through a Manager and through forked writers; torchrun left eight of them after four lost ranks.

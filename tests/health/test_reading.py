@@ -147,6 +147,60 @@ def test_an_explicit_error_beats_a_timeout_of_the_same_rank() -> None:
     assert read("a", end(text, -6)).cls == "cuda_oom"
 
 
+WAITED = (
+    "[Rank 2] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, OpType=ALLREDUCE, Timeout(ms)=600000)"
+)
+ENDED = "[Rank 2] Some NCCL operations have failed or timed out. To avoid data inconsistency, we are taking the entire process down."
+BOOM = TB + "ValueError: batch of 0 rows"
+CHAIN = "\nDuring handling of the above exception, another exception occurred:\n"
+TOLD = (
+    TB
+    + "torch.distributed.DistBackendError: NCCL watchdog of rank 2: Timeout at NCCL work: 9, last enqueued NCCL work: 9"
+)
+GLOO = (
+    TB
+    + "RuntimeError: [gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 8000ms for recv operation to complete"
+)
+
+
+def raised_at(source: str, error: str) -> str:
+    return TB.replace("step()", source) + error
+
+
+@pytest.mark.parametrize(
+    ("text", "cls"),
+    [
+        pytest.param(f"{BOOM}\n{WAITED}\n{ENDED}", "user_exception", id="before"),
+        pytest.param(f"{BOOM}{CHAIN}{GLOO}", "user_exception", id="before, and its clean-up waited"),
+        pytest.param(f"{WAITED}\n{BOOM}", "user_exception", id="after: printed late, or of its own"),
+        pytest.param(f"{WAITED}\n{ENDED}\n{BOOM}\nterminate called", "user_exception", id="after, and then aborted"),
+        pytest.param(f"{BOOM}\nstep 8 loss 1\nstep 9 loss 1\n{WAITED}", "collective_timeout", id="handled long before"),
+        pytest.param(f"{WAITED}\n{ENDED}", "collective_timeout", id="none"),
+        pytest.param(f"{WAITED}\n{TOLD}", "collective_timeout", id="it tells of the wait"),
+        pytest.param(f"{WAITED}\n{TB}RuntimeError: NCCL collective failed", "collective_timeout", id="it speaks of it"),
+        pytest.param(
+            WAITED + "\n" + raised_at("dist.all_reduce(x)", "ValueError: x"), "collective_timeout", id="in a collective"
+        ),
+        pytest.param(
+            WAITED + "\n" + raised_at("torch.cuda.synchronize()", "RuntimeError: x"),
+            "collective_timeout",
+            id="in a wait",
+        ),
+        pytest.param(f"{GLOO}{CHAIN}{BOOM}", "collective_timeout", id="a wait that was handled badly"),
+        pytest.param(f"{TB}KeyError: 'x'{CHAIN}{GLOO}", "collective_timeout", id="looked up in vain"),
+        pytest.param(f"{TB}queue.Empty{CHAIN}{GLOO}", "collective_timeout", id="an empty queue"),
+        pytest.param(f"Exception ignored in: <f>\n{BOOM}\n{WAITED}", "collective_timeout", id="ignored"),
+        pytest.param(
+            f"{BOOM}\n[Rank 2] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=ALLREDUCE)",
+            "user_exception",
+            id="before the first collective",
+        ),
+    ],
+)
+def test_an_exception_of_a_ranks_own_beats_its_wait_and_what_tells_of_it_does_not(text: str, cls: str) -> None:
+    assert read("a", end(text, 1)).cls == cls
+
+
 @pytest.mark.parametrize(
     ("text", "cls"),
     [

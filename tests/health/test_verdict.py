@@ -111,6 +111,20 @@ CASES: dict[str, tuple[RoundEvidence, str, str, int]] = {
     "hardware before a general exception": (round_of((ended(0, 1, BOOM),), (ended(2, 1, ECC),)), "gpu_ecc", "b", 2),
     "of two explicit errors the first": (
         round_of((ended(0, 1, OOM, at_s=9), ended(1, 1, ECC, at_s=5)), (ended(2, 1, OOM, at_s=1),)), "gpu_ecc", "a", 1),
+    "an exception of its own among waiters": (
+        round_of((ended(0, -6, watchdog(9)), ended(1, -6, BOOM + "\n" + watchdog(9))), (ended(2, -6, watchdog(9)),)),
+        "user_exception", "a", 1),
+    "an exception after its own wait, none behind": (
+        round_of((ended(0, -6, watchdog(9)), ended(1, -6, watchdog(9) + "\n" + BOOM)), (ended(2, -6, watchdog(9)),)),
+        "user_exception", "a", 1),
+    "an exception after its own wait, and another rank behind": (
+        round_of((ended(0, -6, watchdog(9)), ended(1, -6, watchdog(9) + "\n" + BOOM)), (ended(2, -6, watchdog(8)),)),
+        "rank_hang", "b", 2),
+    "an exception after its own wait, and itself behind": (
+        round_of((ended(0, -6, watchdog(9)), ended(1, -6, watchdog(8) + "\n" + BOOM)), (ended(2, -6, watchdog(9)),)),
+        "user_exception", "a", 1),
+    "exceptions of all after their waits": (
+        round_of((ended(0, -6, watchdog(9) + "\n" + BOOM), ended(1, -6, watchdog(8) + "\n" + BOOM))), "rank_hang", "a", 1),
     "the port, not those who could not connect": (
         round_of((ended(0, 1, CONNECT),), (ended(2, 1, PORT),)), "port_in_use", "b", 2),
     "the scheduler over what its signals did": (
@@ -128,6 +142,7 @@ CASES: dict[str, tuple[RoundEvidence, str, str, int]] = {
     "an agent that crashed": (round_of((), (AgentDied(-11),)), "node_lost", "b", -1),
     "an explicit error over a dead agent": (round_of((AgentDied(-9),), (ended(2, 1, KEY),)), "user_data_error", "b", 2),
     "left": (round_of((Left(15), stopped(0)), (ended(2, 1, GLOO),)), "leave", "a", -1),
+    "left by itself": (round_of((Left(0, "Slurm has taken a from job 7"),)), "leave", "a", -1),
     "left before somebody failed": (round_of((Left(15),), (ended(2, 1, KEY),)), "leave", "a", -1),
     "failed before somebody left": (round_of((ended(0, 1, KEY),), (Left(15),)), "user_data_error", "a", 0),
     "failed on the node that left": (round_of((ended(0, 1, KEY), Left(15), stopped(1))), "user_data_error", "a", 0),
@@ -273,7 +288,7 @@ some_facts = st.one_of(
     st.builds(Fenced, st.floats(0, 9)),
     st.builds(GuardianDied, st.floats(0, 9)),
     st.builds(AgentDied, st.integers(-70, 300)),
-    st.builds(Left, st.integers(0, 64)),
+    st.builds(Left, st.integers(0, 64), st.text(max_size=30)),
     st.builds(Fault, st.text(max_size=30)),
 )
 rounds = st.builds(

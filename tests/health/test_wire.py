@@ -58,7 +58,7 @@ facts: st.SearchStrategy[Fact] = st.one_of(
     st.builds(Fenced, seconds),
     st.builds(GuardianDied, seconds),
     st.builds(AgentDied, number),
-    st.builds(Left, number),
+    st.builds(Left, number, text),
     st.builds(Told, seconds),
     st.builds(Pace, number, st.integers(0, 2**63 - 1), seconds),  # all that ``heartbeat`` takes
     st.builds(Fault, text),

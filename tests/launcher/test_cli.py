@@ -70,6 +70,8 @@ def test_everything_given_arrives(command: Command) -> None:
 SAMPLES = {
     "nnodes": ("2", "3", lambda s: (s.min_nodes, s.max_nodes), (2, 2), (3, 3)),
     "nproc-per-node": ("2", "3", lambda s: s.nproc, 2, 3),
+    "hosts": ("localhost", "localhost,127.0.0.1", lambda s: s.max_nodes, 1, 2),
+    "hostfile": ("a.hosts", "b.hosts", lambda s: (s.max_nodes, s.nproc), (1, 1), (2, 3)),
     "node-rank": ("1", "0", lambda s: s.place, 1, 0),
     "master-addr": ("a", "b", lambda s: s.master, ("a", 7), ("b", 7)),
     "master-port": ("1", "2", lambda s: s.master, ("127.0.0.1", 1), ("127.0.0.1", 2)),
@@ -93,7 +95,7 @@ SAMPLES = {
     "rdzv-timeout": ("5", "7.5", lambda s: s.join_timeout_s, 5.0, 7.5),
     "shutdown-timeout": ("5", "7.5", lambda s: s.grace_s, 5.0, 7.5),
     "signals-to-handle": ("SIGUSR1", "SIGUSR2,SIGTERM", lambda s: s.stop_signals, (10,), (12,)),
-    "notice-signal": ("SIGUSR1", "usr2", lambda s: s.notice_signal, 10, 12),
+    "notice-signal": ("SIGUSR1", "usr2", lambda s: s.notice_signals, (10,), (12,)),
     "log-dir": ("a", "b", lambda s: s.log_dir and s.log_dir.name, "a", "b"),
     "checkpoint-dir": ("a", "b", lambda s: s.checkpoint_dir and s.checkpoint_dir.name, "a", "b"),
     "checkpoint-format": ("dcp", "manifest", lambda s: s.checkpoint_format, "dcp", "manifest"),
@@ -142,6 +144,7 @@ SAMPLES = {
     "on-event": ("true --x", "http://h/x", lambda s: s.on_event[1:] or s.on_event, ("--x",), ("http://h/x",)),
 }
 OF_STATIC = ("node-rank", "master-addr", "master-port", "etcd-binary")
+UNDER_SLURM = ("no-scrub-env", "requeue")
 SWITCHES = {
     "standalone": lambda s: s.backend is Backend.MEMORY,
     "fresh": lambda s: s.fresh,
@@ -150,6 +153,8 @@ SWITCHES = {
     "run-path": lambda s: s.runner is not None,
     "virtual-local-rank": lambda s: s.virtual_local_rank,
     "scrub-env": lambda s: s.scrub_env,
+    "no-scrub-env": lambda s: not s.scrub_env,
+    "requeue": lambda s: s.requeue,
 }
 
 
@@ -164,6 +169,8 @@ def test_the_line_wins_over_the_variable_and_that_over_the_default(command: Comm
         command.file(f"{service}.toml", f'[etcd]\nendpoints = "{service}"\n')
     for name_, code in (("a", 31), ("b", 94)):
         command.file(f"{name_}.json", f'{{"schema_version": 1, "xids": {{"{code}": "watch"}}}}')
+    command.file("a.hosts", "localhost")
+    command.file("b.hosts", "localhost slots=3\n127.0.0.1")
     base = {"PET_RDZV_BACKEND": "etcd", "PET_RDZV_ID": "x"}
     if name in OF_STATIC:
         base = {"PET_NNODES": "2", "PET_MASTER_PORT": "7"}
@@ -218,7 +225,7 @@ def test_one_time_by_its_two_names(command: Command) -> None:
 def test_a_switch_can_be_set_by_variable_and_not_unset(command: Command, name: str) -> None:
     variable, script = "PET_" + name.replace("-", "_").upper(), "true" if name == "no-python" else "t.py"
     read = SWITCHES[name]
-    base = {"PET_RDZV_BACKEND": "etcd"}
+    base = {"PET_RDZV_BACKEND": "etcd"} | ({"SLURM_JOB_ID": "7"} if name in UNDER_SLURM else {})
     assert read(command.spec(script, **base, **{variable: "1"})) is True
     assert read(command.spec(f"--{name} {script}", **base, **{variable: "0"})) is True
     if name != "no-python":
@@ -226,6 +233,18 @@ def test_a_switch_can_be_set_by_variable_and_not_unset(command: Command, name: s
         assert read(command.spec(script, **base, **{variable: ""})) is False
     command.started.clear()
     assert f"{variable} is 'true'; set it to 1 or 0" in command.refusal(script, **base, **{variable: "true"})
+
+
+def test_b55_the_environment_is_scrubbed_where_slurm_has_started_the_command(command: Command) -> None:
+    slurm = {"SLURM_JOB_ID": "812", "SLURM_STEP_ID": "0"}
+    assert command.spec("t.py", **slurm).scrub_env
+    assert not command.spec("--no-scrub-env t.py", **slurm).scrub_env
+    assert not command.spec("t.py").scrub_env
+    assert command.spec("--scrub-env t.py").scrub_env
+    command.started.clear()
+    says = "--scrub-env and --no-scrub-env contradict; give one of them"
+    assert says in command.refusal("--scrub-env --no-scrub-env t.py", **slurm)
+    assert "PET_NO_SCRUB_ENV contradict" in command.refusal("--scrub-env t.py", PET_NO_SCRUB_ENV="1")
 
 
 @pytest.mark.parametrize(

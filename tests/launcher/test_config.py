@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -149,11 +150,23 @@ def test_where_the_users_file_is(command: Command) -> None:
     assert command.spec(f"{TWO} t.py", HOME="").embedded is not None
 
 
+def test_the_sites_command_for_hosts_in_quarantine(command: Command, home: dict[str, str]) -> None:
+    """Of the strongest file that has one, whichever service is named."""
+    drain = ["scontrol", "update", "NodeName={host}", "Reason={reason} {}"]
+    command.file(".config/remuster.toml", f'[etcd]\nendpoints = "a"\n[site]\ndrain_command = {json.dumps(drain)}\n')
+    command.file("c.toml", "[site]\ndrain_command = ['mine', '{run}']")
+    for line in ("--rdzv-backend etcd --rdzv-endpoint b", "--rdzv-backend c10d --rdzv-endpoint h:1", ""):
+        assert command.spec(f"{line} {TWO} t.py", **home).drain_command == tuple(drain)
+        assert command.spec(f"{line} --config c.toml {TWO} t.py", **home).drain_command == ("mine", "{run}")
+    assert command.spec(f"{TWO} t.py", HOME="").drain_command == ()
+    assert command.spec("t.py", **home).drain_command == ()  # one node bars nobody, and reads no file
+
+
 BAD: list[tuple[str | bytes, str]] = [
     ("[etcd]\nendpoint = 'h'", "'endpoint' in [etcd] is not known; the keys are endpoints, prefix"),
     ("[etcd]\n'a\nb' = 'h'", "is not TOML: "),
     ('[etcd]\n"a\\nb" = "h"', "'a\\nb' in [etcd] is not known"),
-    ("[remuster]\nx = 1", "the table 'remuster' is not known; the one there is is [etcd]"),
+    ("[remuster]\nx = 1", "the table 'remuster' is not known; those there are are [etcd] and [site]"),
     ("endpoints = 'h'", "'endpoints' stands outside of a table; write it below [etcd]"),
     ("password = 'hunter2'", "'password' stands outside of a table"),
     ("etcd = 'hunter2'", "etcd is no table; write [etcd]"),
@@ -168,6 +181,15 @@ BAD: list[tuple[str | bytes, str]] = [
     ("[etcd]\npassword = 'hunter2'", "holds a password; write it into a file of mode 600 and give password_file"),
     ("[etcd]\npassword = hunter2", "is not TOML: Invalid value (at line 2, column 12); mend it"),
     ("[etcd", "is not TOML: "),
+    ("site = 'hunter2'", "site is no table; write [site], and its keys below it"),
+    ("[site]\ndrain = ['hunter2']", "'drain' in [site] is not known; the one there is is drain_command"),
+    ("[site]\ndrain_command = 'scontrol hunter2'", "is no list of texts, one for each word; write ["),
+    ("[site]\ndrain_command = []", "is no list of texts"),
+    ("[site]\ndrain_command = ['scontrol', 1]", "is no list of texts"),
+    ("[site]\ndrain_command = ['', 'x']", "begins with '', which is no program; write its name or path"),
+    ("[site]\ndrain_command = ['{host}']", "begins with '{host}', which is no program"),
+    ("[site]\ndrain_command = ['x', '{node}']", "has {node}; what is filled in is host, reason, run, class"),
+    ('[site]\ndrain_command = ["x", "a\\u0000b"]', "is no command that can be run; give a program of the site's own"),
     (b"[etcd]\nprefix = '\xff'", "is not UTF-8 at byte 17; write it anew"),
     ("x = " + "[" * 5000, "is not TOML: "),
     ("x = " + "9" * 5000, "is not TOML: "),

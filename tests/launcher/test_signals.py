@@ -12,7 +12,7 @@ from remuster.launcher.errors import UsageError
 
 def test_by_default_four_signals_and_30_s(command: Command) -> None:
     spec = command.spec("t.py")
-    assert (spec.grace_s, spec.stop_signals, spec.notice_signal) == (30.0, (), 0)
+    assert (spec.grace_s, spec.stop_signals, spec.notice_signals) == (30.0, (), ())
 
 
 def test_torchruns_own_variable_for_the_grace(command: Command) -> None:
@@ -61,7 +61,29 @@ def test_notice_signal(text: str, number: int) -> None:
 def test_bad_notice_signal(text: str, why: str) -> None:
     with pytest.raises(UsageError) as refusal:
         values.notice_signal("--notice-signal", text)
-    assert str(refusal.value) == f"--notice-signal is {text!r}{why}; give SIGUSR1, SIGUSR2, SIGXCPU"
+    assert str(refusal.value) == f"--notice-signal is {text!r}{why}; give SIGUSR1, SIGUSR2, SIGXCPU, or none"
+
+
+@pytest.mark.parametrize(
+    ("line", "notices", "stops"),
+    [
+        ("t.py", (10, 12), ()),
+        ("--notice-signal=USR2 t.py", (12,), ()),
+        ("--notice-signal=none t.py", (), ()),
+        ("--signals-to-handle=SIGTERM,SIGUSR2 t.py", (10,), (12,)),
+    ],
+)
+def test_under_slurm_nothing_need_be_typed(
+    command: Command, line: str, notices: tuple[int, ...], stops: tuple[int, ...]
+) -> None:
+    spec = command.spec(line, SLURM_JOB_ID="812", SLURM_STEP_ID="0")
+    assert (spec.notice_signals, spec.stop_signals) == (notices, stops)
+
+
+def test_a_requeue_is_slurms(command: Command) -> None:
+    assert command.spec("--requeue t.py", SLURM_JOB_ID="812").requeue is True
+    assert command.spec("t.py", SLURM_JOB_ID="812").requeue is False
+    assert "--requeue is for a job of Slurm's, and SLURM_JOB_ID is not set; " in command.refusal("--requeue t.py")
 
 
 def test_one_signal_cannot_do_both(command: Command) -> None:

@@ -28,6 +28,7 @@ from remuster.rendezvous.mirrored import (
     newer,
     to_value,
 )
+from remuster.rendezvous.quarantine import MOST_KEPT, Bar, worth_keeping
 from remuster.rendezvous.records import (
     MAX_ROUND,
     Incarnation,
@@ -168,6 +169,21 @@ def test_it_survives_its_bytes(phase: Phase) -> None:
     assert decode("run-7", raw("run-7", later)) == mirrored
 
 
+def test_what_is_held_against_hosts_survives_its_bytes() -> None:
+    bar = Bar("gpu07~1", "gpu_ecc: x", 100, 3700, 1, 100, "run-7/3", 1)
+    for bars in (None, (), (bar, bar._replace(host="gpu08~2", until=0))):
+        mirrored = Mirrored(job(Phase.FAILED), bars=bars)
+        assert decode("run-7", raw("run-7", mirrored)) == mirrored
+    before = {name: value for name, value in to_value("run-7", mirrored).items() if name != "hosts"}
+    assert decode("run-7", json.dumps(before).encode()).bars is None, "an older remuster knew of none"
+
+
+def test_the_newest_that_count_are_kept() -> None:
+    bars = [Bar(f"h{i}", "x", i, 0, 1, i, "r/1") for i in range(50)]
+    lifted = Bar("h99", "x", 99, 0, 0, 99, "operator")  # with a clean record
+    assert [bar.host for bar in worth_keeping([*bars, lifted])] == [f"h{i}" for i in range(49, 49 - MOST_KEPT, -1)]
+
+
 GOOD_JOB: dict[str, Any] = json.loads(json.dumps(to_value("x", Mirrored(job(Phase.FAILED)))["job"]))
 GOOD = to_value("run-7", Mirrored(job(Phase.FAILED), ((Round(1), -1), (Round(3), 150))))
 
@@ -191,6 +207,10 @@ GOOD = to_value("run-7", Mirrored(job(Phase.FAILED), ((Round(1), -1), (Round(3),
         ({"resumed_steps": [-2, 1]}, "is -2"),
         ({"resumed_steps": ["a", 1]}, "is str, expected int"),
         ({"resumed_rounds": list(range(1, 200))}, "has 199 entries"),
+        ({"hosts": 7}, "field 'hosts' is int"),
+        ({"hosts": ["gpu07"]}, "holds something else than objects"),
+        ({"hosts": [{"host": "gpu07"}]}, "hosts: field 'since' is NoneType"),
+        ({"hosts": [{}] * 99}, "has 99 entries"),
     ],
 )
 def test_what_is_no_copy_is_refused(change: dict[str, Any], says: str) -> None:

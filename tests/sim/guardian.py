@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from remuster.agent import node_words as words
 from remuster.agent.fence import Fence
+from remuster.rendezvous.reentered import Reentered, encode_reentered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,7 +140,19 @@ class Guardian:
         for rank in self.ranks:
             self.world.truth.started(rank, action)
         self.say(lambda at: words.Started(at, n))
+        if action.job.resume is not None and action.job.resume.path:
+            self._reenter(n, self.agent)
         self.world.work.began(self.ranks, action)
+
+    def _reenter(self, n: int, agent: Agent) -> None:
+        """Have the ranks seen to go on from where they resumed, some time later or never."""
+        rng = Random(self.world.seed * 1009 + n)  # its own: other draws stay what they were
+        if rng.random() < 0.8:
+            word = encode_reentered(Reentered(rng.randint(5, 20), "steps"))
+            told = words.Reentered
+            agent.world.after(
+                rng.uniform(0.5, 15.0), lambda: agent.post("look", lambda: agent.take(told(agent.clock(), n, word)))
+            )
 
     # -- ends
 

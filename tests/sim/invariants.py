@@ -482,7 +482,7 @@ class Truth:
             return
         for kv in tree.range(keys.prefix, prefix_end(keys.prefix)).items:
             kind, _, rest = kv.key[len(keys.prefix) :].lstrip("~").partition("/")
-            if kind not in ("rounds", "evidence", "started", "finished", "looked"):
+            if kind not in ("rounds", "evidence", "started", "reentered", "finished", "looked"):
                 self.expect(kind in ("job", "leader", "nodes", "terms", *ONCE), "10 left over", f"{kv.key} is left")
                 continue
             n = int(rest.partition("/")[0])

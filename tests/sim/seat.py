@@ -83,6 +83,10 @@ class Seat:
                 world.after(
                     again * LOOK_EVERY_S + world.rng.random(), lambda: agent.post("look", lambda: self._look(n))
                 )
+            case leader_words.Prove(round=n, above=above, before=before, reason=reason):
+                self.said = reason
+                world.stats["re-entries whose steps agree"] += not before
+                world.after(1.0 + before, lambda: agent.post("look", lambda: self._prove(n, above)))
             case leader_words.Wake(at=at, reason=reason):
                 self.said = reason
                 self.alarm.set(at)
@@ -133,6 +137,12 @@ class Seat:
     def _look(self, n: int) -> None:
         step = None if self.world.rng.random() < 0.05 else self.world.work.newest()[1]
         self.take(leader_words.CheckpointSeen(self.agent.clock(), n, step))
+
+    def _prove(self, n: Any, above: int) -> None:
+        newest = self.world.work.newest()[1]
+        step = newest if newest > above else None
+        self.world.stats["re-entries that are proven"] += step is not None
+        self.take(leader_words.ProofSeen(self.agent.clock(), n, step))
 
     def _select(self, ask: leader_words.SelectResume) -> None:
         self.take(self.world.views.chosen(self.agent, ask))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -12,7 +13,8 @@ import pytest
 
 import remuster
 from remuster.agent.beats import Beats
-from remuster.health.evidence import Pace
+from remuster.health.evidence import Entry, Pace, Said
+from remuster.worker.beat import LATEST, OPENING
 
 SAY = "import sys, remuster; [remuster.heartbeat(int(step)) for step in sys.argv[1:]]"
 
@@ -27,6 +29,13 @@ def beats() -> Iterator[Beats]:
 def say(address: str, *steps: int, round: int = 7) -> None:
     env = {**os.environ, "REMUSTER_BEATS": address, "REMUSTER_ROUND": str(round)}
     subprocess.run([sys.executable, "-c", SAY, *map(str, steps)], env=env, check=True, timeout=30)
+
+
+def run(address: str, *lines: str) -> str:
+    """Run a program as the rank that has that address; return what it printed."""
+    env = {**os.environ, "REMUSTER_BEATS": address, "REMUSTER_ROUND": "7"}
+    argv = [sys.executable, "-c", "\n".join(("import remuster", *lines))]
+    return subprocess.run(argv, env=env, check=True, timeout=30, capture_output=True, text=True).stdout
 
 
 def test_the_newest_step_of_each_rank_and_when_it_said_its_first(beats: Beats) -> None:
@@ -100,3 +109,81 @@ def test_a_page_that_has_gone_does_not_end_the_training() -> None:
 def test_what_is_no_number_of_steps_is_refused(step: int) -> None:
     with pytest.raises(ValueError, match="not a number of steps"):
         remuster.heartbeat(step)
+
+
+def test_what_a_rank_gave_with_its_first_and_its_last_steps_is_read(beats: Beats) -> None:
+    assert beats.said(1) == Said()
+    run(beats.address(1), "for s in range(100, 200): remuster.heartbeat(s, loss=1 / s, lr=s)")
+    said = beats.said(1)
+    assert said.first == tuple(Entry(s, 1 / s, None, s) for s in range(100, 100 + OPENING))
+    # but the one whose place the rank might just be writing into
+    assert said.last == tuple(Entry(s, 1 / s, None, s) for s in range(201 - LATEST, 200))
+    assert beats.said(0) == beats.said(2) == Said()
+
+
+@pytest.mark.parametrize("count", [1, OPENING, OPENING + 1, OPENING + LATEST - 1])
+def test_the_last_steps_follow_one_another_from_the_first_on(beats: Beats, count: int) -> None:
+    run(beats.address(0), f"for s in range({count}): remuster.heartbeat(s, grad_norm=s)")
+    last = [entry.step for entry in beats.said(0).last]
+    assert last == list(range(max(0, count - LATEST), count))
+
+
+def test_a_step_said_again_is_one_step_and_what_was_not_given_is_no_nan(beats: Beats) -> None:
+    """Long saves say their step again and again."""
+    words = (
+        "remuster.heartbeat(7, loss=1.5)",
+        "for _ in range(100): remuster.heartbeat(7)",
+        "remuster.heartbeat(7, lr=0.5)",
+        "remuster.heartbeat(8, loss=float('nan'), grad_norm=float('inf'))",
+        "remuster.heartbeat(7)",
+    )
+    run(beats.address(0), *words)
+    first, second, third = beats.said(0).first
+    assert first == Entry(7, 1.5, None, 0.5)
+    assert second.loss is not None
+    assert math.isnan(second.loss)
+    assert (second.step, second.grad_norm, second.lr) == (8, math.inf, None)
+    assert third == Entry(7)
+    assert beats.read()[0].times == 104
+
+
+def test_what_float_takes_is_a_loss_and_what_it_does_not_is_refused_at_once(beats: Beats) -> None:
+    class Scalar:
+        def __float__(self) -> float:
+            return 2.25
+
+    remuster.heartbeat(1, loss=Scalar(), grad_norm=3, lr=True)  # and nobody listens
+    run(beats.address(0), "import fractions; remuster.heartbeat(3, loss=fractions.Fraction(9, 4))")
+    assert beats.said(0).first == (Entry(3, 2.25),)
+    words = "grad_norm is list \\[1.0, 2.0\\], not a number: give one, or nothing"
+    with pytest.raises(TypeError, match=words):
+        remuster.heartbeat(1, grad_norm=[1.0, 2.0])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="loss is str 'high', not a number"):
+        remuster.heartbeat(1, loss="high")  # type: ignore[arg-type]
+
+
+def test_a_rank_that_writes_nonsense_into_its_counts_costs_no_memory(beats: Beats) -> None:
+    run(beats.address(0), "remuster.heartbeat(1)")
+    fd = os.open(beats.address(0).rpartition(":")[0], os.O_RDWR)
+    try:
+        for count in (-1, 1 << 62):
+            os.pwrite(fd, count.to_bytes(8, sys.byteorder, signed=True), 5 * 8)
+            said = beats.said(0)
+            assert len(said.first) <= OPENING
+            assert len(said.last) <= LATEST
+    finally:
+        os.close(fd)
+
+
+@pytest.mark.timing
+def test_a_heartbeat_with_all_that_can_be_given_takes_less_than_two_microseconds(beats: Beats) -> None:
+    timed = (
+        "import time",
+        "def said(n):",
+        " began = time.process_time()",
+        " for s in range(n): remuster.heartbeat(s, loss=0.5, grad_norm=1.5, lr=1e-3)",
+        " return (time.process_time() - began) / n * 1e6",
+        "said(1000)",
+        "print(sorted(said(50_000) for _ in range(5))[2])",
+    )
+    assert float(run(beats.address(0), *timed)) < 2.0

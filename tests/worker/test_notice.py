@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -77,6 +78,45 @@ def test_a_rank_sees_it_and_the_agent_sees_that_it_looks() -> None:
         assert rank.communicate("\n")[0] == "True\n"
     page.clear()
     assert page.looking() == ()
+
+
+STAYS = """
+import os, signal, sys, remuster
+if len(sys.argv) > 1:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+remuster.stop_requested()
+child = os.fork()
+if child == 0:
+    print("up", flush=True)
+    signal.pause()
+assert sys.stdin.readline() == "killed\\n"
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("by_all", "own", "staying", "code"), [(True, False, (0,), 0), (True, True, (), 3), (False, False, (), -15)]
+)
+def test_where_sigterm_comes_to_all_a_rank_that_looks_outlives_it_and_its_forks_do_not(
+    by_all: bool, own: bool, staying: tuple[int, ...], code: int
+) -> None:
+    page = NoticePage(1, by_all)
+    rank = subprocess.Popen(
+        [sys.executable, "-c", STAYS, *(["own"] if own else [])],
+        env={**os.environ, "REMUSTER_NOTICE": page.address(0)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert rank.stdout is not None
+    assert rank.stdout.readline() == "up\n"
+    assert (page.looking(), page.staying()) == ((0,), staying)
+    os.killpg(rank.pid, signal.SIGTERM)
+    said = rank.communicate("killed\n")[0]
+    assert rank.returncode == code
+    if code == 0:
+        assert said == "-15\n"
 
 
 def test_what_a_rank_does_to_the_page_hurts_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,6 +46,6 @@ def test_a_rank_killed_while_it_compiles_holds_up_nobody(place: Place, tmp_path:
     kills = tuple(Kill(rank, "open", 1, "/build.ninja") for rank in range(WORLD))  # whichever has the lock
     node, out = bench.start(case, "lost", "--max-restarts", "2", kills=kills)
     assert node.exit_code(2 * PATIENCE_S) == 0, node.say()
-    assert [record["state"] for record in node.records()][-2:] == ["recovered", "done"], node.say()
+    assert [record["state"] for record in node.records()][-2:] == ["retried", "done"], node.say()
     assert "/lock is removed: a rank that was killed held it" in node.err
     assert lines(out, 1)[-1].step == STEPS

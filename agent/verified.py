@@ -1,0 +1,86 @@
+"""What the next launch will find: the newest checkpoint is verified once the ranks have left for a stop notice.
+
+Asked by the agent that led, as its last words, within what the scheduler has left. Loaded then.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..rendezvous.errors import StoreError
+from ..rendezvous.keys import Keys
+from ..rendezvous.records import Round
+from ..rendezvous.store import Store, prefix_end
+from .files import FileThread
+from .reentry import steps
+from .spec import JobSpec
+
+if TYPE_CHECKING:
+    from ..checkpoint.resume import Choice
+
+UNLIMITED_S = 20.0  # where nobody says how much time is left
+LAST_S = 2.0  # that stay for the end of the process
+
+
+def bound_s(now: float, ends_at: float) -> float:
+    """Return how long the search may take when all is over at ``ends_at``, 0 = not known."""
+    return min(UNLIMITED_S, ends_at - now - LAST_S) if ends_at else UNLIMITED_S
+
+
+async def what_is_there(spec: JobSpec, store: Store, keys: Keys, within_s: float) -> str:
+    """Return the sentence about the newest checkpoint, '' where the choice is a hook's or there are none. Bounded."""
+    if spec.checkpoint_dir is None or spec.resume_hook is not None:
+        return ""
+    left = f"{max(0.0, within_s):.0f} s"
+    late = f"the newest checkpoint was not verified: {left} were left for that; the next launch does it first"
+    if within_s <= 0:
+        return late
+    history = steps(await _history(store, keys))
+    files, enough = FileThread("verify"), threading.Event()
+    try:
+        return said(await files.run(_search, spec.checkpoint_dir, spec, history, enough, timeout_s=within_s))
+    except TimeoutError:
+        return late
+    except OSError as error:
+        return f"the newest checkpoint could not be verified: {error.strerror or error}; the next launch tries again"
+    finally:
+        enough.set()
+        files.close()
+
+
+def said(choice: Choice) -> str:
+    """Return the sentence for what was chosen. Pure."""
+    passed = "; ".join(f"{name} is passed over: {why}" for name, why in choice.refused[:3])
+    if not choice.path:
+        why = passed or "there is no checkpoint"
+        return f"nothing is there to go on from: the next launch begins anew ({why})"
+    over = f"; {passed}" if passed else ""
+    return f"step {choice.step} verified ({Path(choice.path).name}): the next launch goes on from there{over}"
+
+
+async def _history(store: Store, keys: Keys) -> tuple[tuple[Round, bytes], ...]:
+    """Return where the rounds had resumed; nothing from a store that has ended with the launch."""
+    start = keys.history(Round(0)).rpartition("/")[0] + "/"
+    try:
+        found = await store.range(start, prefix_end(start))
+    except StoreError:
+        return ()
+    named = ((kv.key[len(start) :], kv.value) for kv in found.items)
+    return tuple((Round(int(name)), value) for name, value in named if name.isdecimal())
+
+
+def _search(
+    directory: Path, spec: JobSpec, history: tuple[tuple[int, int | None], ...], enough: threading.Event
+) -> Choice:
+    """Choose as the next launch will, and read the files. Blocks."""
+    from ..checkpoint.errors import CheckpointError
+    from ..checkpoint.examine import Asked
+    from ..checkpoint.resume import search
+
+    try:
+        asked = Asked(spec.run_id, history, spec.checkpoint_format, give_up=enough.is_set)
+        return search(directory, asked)
+    except CheckpointError as error:
+        raise OSError(str(error)) from error
