@@ -21,6 +21,7 @@ from ..worker.beat import (
     LATEST,
     LONGEST,
     OPENING,
+    SLEPT,
     SLOT_BYTES,
     STACK_BYTES,
     STEP,
@@ -57,6 +58,7 @@ class Beats:
                 floats[at + LAST],
                 integers[at + COUNT],
                 floats[at + LONGEST],
+                floats[at + SLEPT],
             )
             for local, at in enumerate(range(0, self._slots * words, words))
             if integers[at + COUNT] > 0 and integers[at + STEP] >= 0

@@ -23,6 +23,7 @@ from ..health.suspicion import suspicion
 from ..health.verdict import PLANNED
 from ..rendezvous.budget import OTHERS
 from ..rendezvous.gate import Blame
+from ..rendezvous.history import entry_of, passed_over, steps
 from ..rendezvous.leader_words import Conclude, Concluded, Stamps
 from ..rendezvous.records import NodeId, ResumePoint, Round
 from ..rendezvous.snapshot import Report
@@ -32,7 +33,6 @@ from .files import FileThread
 from .judge import Allowance, Judgement, spending, weigh
 from .linux import boottime
 from .node_state import NodeState
-from .reentry import entry, passed_over, steps
 from .spec import JobSpec
 from .wards import Suspect, Wards
 
@@ -316,8 +316,8 @@ def _resumed(
     history: tuple[tuple[Round, bytes], ...], n: Round
 ) -> tuple[ResumePoint | None, tuple[tuple[str, str], ...], float | None]:
     """Return where round ``n`` resumed and what was passed over, as its close wrote it."""
-    found = next((entry(raw) for m, raw in history if m == n), None)
-    if found is None:
+    found = entry_of(history, n)
+    if not found:
         return None, (), None
     step = found.get("step")
     path, fmt, verified = (str(found.get(name, "")) for name in ("path", "format", "verified"))

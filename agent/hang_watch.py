@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from time import monotonic
 from typing import NamedTuple
 
 from ..health import hang
@@ -21,6 +22,7 @@ from .traces import sample, without_output
 
 WINDOW_S = 0.2  # nobody leaves a dump because we have lost patience; stacks are taken in the look that follows
 SAMPLE_S = 5.0  # for one look from outside
+ASLEEP_S = 0.5  # by which the clock that counts sleep runs ahead of the other, more than it takes to read both
 
 
 class Means(NamedTuple):
@@ -51,6 +53,7 @@ class HangWatch:
         """Watch the ranks of a new round."""
         self._stop()
         self._begun, self._since_s, self._trail, self._found = begun, begun.at_s, None, ()
+        self._terms = self._terms._replace(out_s=0.0, before_s=0.0)
         if not self._off:
             self._task = asyncio.create_task(self._watch(begun))
 
@@ -87,7 +90,8 @@ class HangWatch:
         self._thread.close()
 
     def _beats(self, begun: Begun) -> dict[int, Beat]:
-        said = self._means.beats()
+        said, now = self._means.beats(), boottime()
+        said = {local: beat for local, beat in said.items() if hang.ours(beat, begun.at_s, now)}
         return {here.rank: said[here.local_rank] for here in begun.ranks if here.local_rank in said}
 
     def _silence(self, rank: int, beat: Beat, now: float, allowed_s: float) -> Silence:
@@ -95,8 +99,8 @@ class HangWatch:
 
     async def _watch(self, begun: Begun) -> None:
         while True:
-            now = boottime()
-            found = hang.look(self._beats(begun), now, self._since_s, self._terms, self._trail)
+            now, beats, asleep_s = boottime(), self._beats(begun), boottime() - monotonic()
+            found = hang.look(beats, now, self._since_s, self._terms, self._trail)
             if found.alarm:
                 why = Early(found.rank, now - begun.at_s, found.alarm, SILENCE)
                 self._means.post(words.Alarmed(now, begun.round, why, WINDOW_S))
@@ -104,9 +108,22 @@ class HangWatch:
             await self._sample(begun, found)
             if found.next_s == float("inf"):
                 return
+            wanted_s = max(found.next_s, boottime())
             await asyncio.sleep(max(0.0, found.next_s - boottime()))
-            if boottime() > found.next_s + hang.LATE_S:  # this node stood still, or slept
-                self._since_s, self._trail = boottime(), None
+            if boottime() > found.next_s + hang.LATE_S:  # more than a sample takes
+                wanted_s = found.next_s
+            self._woken(begun, wanted_s, boottime() - monotonic() - asleep_s, beats)
+
+    def _woken(self, begun: Begun, wanted_s: float, slept_s: float, before: Mapping[int, Beat]) -> None:
+        """Take in how late a look comes: this node was busy, or stood still with its ranks, or slept."""
+        now = boottime()
+        self._terms = hang.stopped(self._terms, now - wanted_s - slept_s, before.values())
+        if slept_s > ASLEEP_S:
+            self._since_s = now
+        else:
+            self._since_s = hang.woken(self._since_s, self._beats(begun).values(), self._trail, wanted_s, now)
+        if self._since_s == now:
+            self._trail = None
 
     async def _sample(self, begun: Begun, wanted: hang.Look) -> None:
         if not wanted.sample:

@@ -19,11 +19,11 @@ from ..health.suspicion import suspicion
 from ..health.verdict import Verdict, after_notice, judge
 from ..rendezvous.budget import Account, Bound, Due, Receipt, pay
 from ..rendezvous.gate import NOBODY, Blame
+from ..rendezvous.history import entry_of
 from ..rendezvous.leader_words import Conclude
 from ..rendezvous.records import MAX_PAUSE_S, Memory, Outcome, ResumePoint
 from ..rendezvous.suspects import counting
 from ..rendezvous.writes import Charge
-from .reentry import entry
 
 LAUNCH = "launch"  # beside the names of families: what --max-restarts bounds
 SENTENCE = 300  # characters of a sentence in the job record, which every agent reads at every phase
@@ -114,7 +114,7 @@ def _suspect(ask: Conclude, evidence: RoundEvidence, verdict: Verdict) -> Resume
     That is so when ranks were seen not to go on as before, and when numbers went wrong within their first steps, before
     they were seen to.
     """
-    found = next((entry(raw) for n, raw in ask.history if n == ask.round), {})
+    found = entry_of(ask.history, ask.round)
     path, name, step = str(found.get("path") or ""), str(found.get("name") or ""), found.get("step")
     if not path or not isinstance(step, int):
         return ResumePoint()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..rendezvous.errors import StoreError
+from ..rendezvous.history import entry, steps
 from ..rendezvous.keys import Keys
 from ..rendezvous.leader_words import Prove, Resumed, SelectResume
 from ..rendezvous.mirrored import GAP, Mirrored
@@ -23,7 +24,6 @@ from .attempts import beside_checkpoints, for_people, sync_directory, write_whol
 from .exclude import Bad, after
 from .files import FileThread
 from .occurrences import Chosen, Happening, Occurrence, of_end, of_proof, of_record, of_resume
-from .reentry import entry, steps
 from .run_dir import make_private, random_name
 from .spec import JobSpec
 from .summary import Account, Row, row, summary

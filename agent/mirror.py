@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..rendezvous.errors import BadRecord, StoreError
+from ..rendezvous.history import steps
 from ..rendezvous.keys import Keys
 from ..rendezvous.mirrored import MAX_BYTES, NOTHING, Mirrored, decode, held, newer, to_value
 from ..rendezvous.quarantine import QUARANTINE, bars_of, worth_keeping
@@ -24,7 +25,6 @@ from ..rendezvous.store import Get, Store, Txn, prefix_end
 from .attempts import beside_checkpoints, sync_directory, write_whole
 from .files import FileThread
 from .node_state import Kept
-from .reentry import steps
 from .run_dir import make_private, random_name
 
 NAME = "job.json"

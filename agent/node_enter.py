@@ -72,9 +72,9 @@ def enter(s: NodeState, event: Rereading) -> Step:
         mine = known and job is not None and job.launch == (s.launch or cfg.begin.launch)
         return end(s, how.sentence, how.outcome.exit_code if mine else USAGE)
     if how.new is None and not s.launch:  # who comes back has been let in before
-        refused = _refused(s, event.terms)
-        if refused is not None:
-            return refused
+        no = refused(s, event.terms)
+        if no is not None:
+            return no
     if event.node is not None:
         return _taken(s, event.node, event.at)
     record = replace(cfg.record, inc=s.inc, ready=how.ready)
@@ -103,7 +103,7 @@ def _begin(s: NodeState, new: Job | None, kept: Mirrored | None) -> Begin | None
     return begin._replace(history=entries(kept.history), roster=kept.roster)
 
 
-def _refused(s: NodeState, terms: KeyValue | None) -> Step | None:
+def refused(s: NodeState, terms: KeyValue | None) -> Step | None:
     """Refuse to join a launch that was begun with another command line."""
     if terms is None:
         key = s.settings.keys.terms

@@ -13,7 +13,7 @@ from ..rendezvous.replacing import replace
 from ..rendezvous.snapshot import opened
 from ..rendezvous.store import KeyValue, TxnResult
 from ..rendezvous.writes import Kind, Seen
-from .node_enter import AGAIN_S, UNKNOWN, Step, end, enter, later
+from .node_enter import AGAIN_S, UNKNOWN, Step, end, enter, later, refused
 from .node_state import NodeState, Ranks
 from .node_words import (
     AcknowledgeFence,
@@ -330,6 +330,8 @@ def _reread(s: NodeState, event: Rereading) -> Step:
         return later(replace(s, holder=None), event.at), ()
     if event.node is not None and event.node.lease == s.inc != 0:
         first = not s.joined
+        if first and not s.launch and (no := refused(s, event.terms)) is not None:
+            return no  # another launch has begun since its join was sent, and it was let into the one before
         own = opened(event.node, decode_node)
         s = replace(s, mod=event.node.mod_revision, ready=own.ready, told_check=(own.checked, own.unfit))
         s = _leader(_job(s, event.job, event.at), event.leader, event.at, event.revision)

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..rendezvous.history import entry_of, passed_over, steps
 from ..rendezvous.leader_words import ProofSeen, Prove
 from .files import FileThread
 from .linux import boottime
-from .reentry import entry, passed_over, steps
 from .spec import JobSpec
 
 if TYPE_CHECKING:
@@ -58,8 +58,7 @@ class Verifier(NamedTuple):
         from ..checkpoint.examine import Asked
         from ..checkpoint.resume import newest
 
-        chosen = next((entry(raw) for n, raw in ask.history if n == ask.round), {})
-        old = {name for name, _ in passed_over(chosen)}
+        old = {name for name, _ in passed_over(entry_of(ask.history, ask.round))}
         asked = Asked(
             self.spec.run_id,
             steps(ask.history),

@@ -5,15 +5,15 @@ The answer is written into the store with the close of the round, so every rank 
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..rendezvous.agreement import NOT_FOR_ALL
 from ..rendezvous.asked import Asked
+from ..rendezvous.history import steps
 from ..rendezvous.leader_words import Resumed, SelectResume
-from ..rendezvous.records import Outcome, ResumePoint, Round
+from ..rendezvous.records import Outcome, ResumePoint
 from .files import FileThread
 from .linux import boottime
 from .spec import JobSpec
@@ -101,28 +101,3 @@ class Entrance(NamedTuple):
 
 def _ended(why: str, code: int, cls: str, then: str) -> Outcome:
     return Outcome(code, f"{why[:SENTENCE]}; no rank was started: {then}", cls)
-
-
-def entry(raw: bytes) -> dict[str, object]:
-    """Parse a round's history entry as its close wrote it; empty when it is none."""
-    try:
-        value: object = json.loads(raw)
-    except (ValueError, RecursionError):
-        return {}
-    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
-
-
-def passed_over(chosen: dict[str, object]) -> tuple[tuple[str, str], ...]:
-    """Return the names of checkpoints that a history entry says were passed over, each with the reason."""
-    pairs = chosen.get("refused")
-    found = cast("list[list[object]]", pairs) if isinstance(pairs, list) else []
-    return tuple((str(pair[0]), str(pair[1])) for pair in found if len(pair) == 2)
-
-
-def steps(history: tuple[tuple[Round, bytes], ...]) -> tuple[tuple[int, int | None], ...]:
-    """Return each round of a history with the step it resumed from; None: from nothing."""
-    out: list[tuple[int, int | None]] = []
-    for n, raw in history:
-        step = entry(raw).get("step")
-        out.append((n, step if isinstance(step, int) and step >= 0 else None))
-    return tuple(out)

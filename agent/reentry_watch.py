@@ -71,7 +71,8 @@ class ReentryWatch:
 
     async def _watch(self, begun: Begun, resumed: ResumePoint) -> None:
         at = Resumed(resumed.step, resumed.format in COUNTED)
-        before = self._before if self._world == begun.world else {}  # others share the data out in another way
+        # Another number of ranks shares the data out in another way.
+        before: Mapping[int, Said] = self._before if self._world == begun.world else {}
         while True:
             self._found = judge(at, self._now(begun), before)
             since_s = boottime() - begun.at_s

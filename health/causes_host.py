@@ -156,7 +156,22 @@ def _storage(scene: Scene) -> Iterator[Cause]:
         sentence = f"{who}: {words.cause(seen.sign.cls)}: {short(seen.sign.text)}"
         proof = Proof("kernel log", scene.node, seen.sign.text)
         standing = Standing.NODE if hit else Standing.HINT if near else Standing.DISTURBED
+        if (cut := _cut_off(scene, near)) is not None:
+            yield cut
         yield _cause(scene, hit, seen.sign.cls, sentence, [proof], False, standing, seen.at_s)
+
+
+def _cut_off(scene: Scene, near: Sequence[Seen]) -> Cause | None:
+    """A server that has cut this client off, or answers no more, explains I/O errors of ranks; no disk did."""
+    mounts = [seen for seen in near if seen.sign.kind is Kind.MOUNT]
+    r = next((r for r in scene.readings if r.cls == "fs_mount_lost" and r.standing is Standing.EXPLICIT), None)
+    if r is None or not mounts or len(mounts) < len(near):
+        return None
+    who, sign = f"rank {r.exit.rank} on {scene.node}", mounts[0].sign
+    sentence = f"{who}: {words.cause(sign.cls)}: {short(sign.text)}"
+    proofs = [Proof("kernel log", scene.node, sign.text), Proof("last lines", who, short(r.line))]
+    cause = _cause(scene, r, sign.cls, sentence, proofs, False, Standing.EXPLICIT, r.exit.at_s)
+    return replace(cause, severity=-1)
 
 
 def _links(scene: Scene) -> Iterator[Cause]:

@@ -90,6 +90,7 @@ class Beat(NamedTuple):
     last_s: float
     times: int = 1  # how often it has said something
     longest_s: float = 0.0  # the longest that it has said nothing between two beats, as it measured itself
+    slept_s: float = 0.0  # for how long the machine slept between beats
 
 
 class Entry(NamedTuple):

@@ -8,7 +8,10 @@ alarm. What the user gives (--hang-timeout) stands in place of all that.
 A GPU that computes makes patient, too, and nothing more follows from it: that of a rank that waits inside an NCCL
 kernel shows 100 % as well. Such a hang is found by the rank that is elsewhere, or by the watchdog's line.
 
-All times are seconds on one node's CLOCK_BOOTTIME.
+All times are seconds on one node's CLOCK_BOOTTIME: no step of the wall clock is seen here. Time in which the machine
+slept, or in which ranks and agent were stopped together (a job that is suspended, a frozen container, a paused guest),
+is held against nobody, and makes nobody more patient afterwards: the first is known by CLOCK_MONOTONIC, which does not
+count it, the other by looks that come late.
 """
 
 from __future__ import annotations
@@ -29,7 +32,8 @@ WORKING = 4  # ranks that write or move data may be silent for so many times wha
 PATIENCE_MOST_S = 3600.0  # what alarms that have been given can raise the floor to
 MOVED = 1 << 20  # bytes through files and pipes between two looks: a save, or data that is loaded
 IDLE = 0.02  # of one core, for a rank with all its processes
-LATE_S = 10.0  # a look that comes so late: this node was stopped, too
+LATE_S = 10.0  # a look that comes so late: this node was stopped, too, and its ranks begin afresh
+LATISH_S = 1.0  # … or was busy: what is more than that does not count as silence
 LOOKS = 8  # in the time that is allowed
 LOOK_LEAST_S, LOOK_MOST_S = 0.5, 30.0
 FRESH_S = 0.5  # how old the sample may be on which ranks are judged
@@ -43,6 +47,8 @@ class Terms(NamedTuple):
     given_s: float | None = None
     seen_s: float = 0.0  # the longest pause of earlier rounds
     patience_s: float = 0.0  # a floor that alarms have raised
+    out_s: float = 0.0  # for how long in this round this node's agent was stopped, as its ranks may have been
+    before_s: float = 0.0  # the longest pause before that
 
 
 class Allowed(NamedTuple):
@@ -93,7 +99,7 @@ def allowed(beats: Iterable[Beat], terms: Terms) -> Allowed:
     if all(beat.times < LEARNING_BEATS for beat in sane):
         found.append(Allowed(LEARNING_S, f"fewer than {LEARNING_BEATS} steps seen"))
     else:
-        step = max(_step_s(beat) for beat in sane if beat.times >= LEARNING_BEATS)
+        step = max(_step_s(beat, terms.out_s) for beat in sane if beat.times >= LEARNING_BEATS)
         found.append(Allowed(STEPS * step, f"{STEPS} steps of {step:.3g} s"))
     found.append(Allowed(PAUSES * longest, f"{PAUSES} times the longest pause, {longest:.3g} s"))
     return max(found, key=lambda one: one.s)
@@ -112,6 +118,11 @@ def follow(trail: Trail | None, sample: Sample) -> Trail:
         for rank, used in sample.cpu_s.items()
     }
     return Trail(sample, sample.at_s if worked else trail.worked_s, busy)
+
+
+def ours(beat: Beat, began_s: float, now: float) -> bool:
+    """Tell whether a rank of a round that began then has this node's clock; not so in a time namespace of its own."""
+    return began_s - LATISH_S <= beat.first_s and beat.last_s <= now + LATISH_S
 
 
 def stale(trail: Trail | None, now: float) -> bool:
@@ -177,7 +188,30 @@ def _by_traces(now: float, since_s: float, given_s: float, trail: Trail | None) 
 
 def longest_s(beats: Iterable[Beat], terms: Terms) -> float:
     """Return the longest pause that a rank has gone on after, in this round or an earlier one."""
-    return max((terms.seen_s, *(beat.longest_s for beat in beats if _sane(beat))))
+    return max((terms.seen_s, *(_longest_s(beat.longest_s, terms) for beat in beats if _sane(beat))))
+
+
+def _longest_s(said_s: float, terms: Terms) -> float:
+    """Return a rank's longest pause without the time in which it can have been stopped."""
+    return said_s if not 0 < terms.out_s <= said_s else max(terms.before_s, said_s - terms.out_s)
+
+
+def woken(since_s: float, beats: Iterable[Beat], trail: Trail | None, wanted_s: float, now: float) -> float:
+    """Return before when nothing is held against ranks: a look that was wanted at ``wanted_s`` has come at ``now``."""
+    late_s = now - wanted_s
+    if late_s > LATE_S:
+        return now
+    if late_s <= LATISH_S:
+        return since_s
+    said = min((beat.last_s for beat in beats if _sane(beat)), default=trail.worked_s if trail else since_s)
+    return min(now, max(since_s, said) + late_s)
+
+
+def stopped(terms: Terms, late_s: float, before: Iterable[Beat]) -> Terms:
+    """Return the terms after a look that came ``late_s`` late, awake; ``before``: the beats of the look before."""
+    if late_s <= LATISH_S:
+        return terms
+    return terms._replace(out_s=terms.out_s + late_s, before_s=longest_s(before, terms._replace(seen_s=0.0)))
 
 
 def silent_s(beat: Beat, now: float, since_s: float) -> float:
@@ -204,8 +238,9 @@ def _pause(allowed_s: float) -> float:
     return min(LOOK_MOST_S, max(LOOK_LEAST_S, allowed_s / LOOKS))
 
 
-def _step_s(beat: Beat) -> float:
-    return max(0.0, beat.last_s - beat.first_s) / max(1, beat.times - 1)
+def _step_s(beat: Beat, out_s: float = 0.0) -> float:
+    slept_s = beat.slept_s if math.isfinite(beat.slept_s) and beat.slept_s > 0 else 0.0
+    return max(0.0, beat.last_s - beat.first_s - slept_s - out_s) / max(1, beat.times - 1)
 
 
 def _sane(beat: Beat) -> bool:

@@ -126,6 +126,10 @@ TABLE: tuple[Pattern, ...] = (
             "LustreError: 167-0: scratch-OST0004-osc-ffff: This client was evicted by scratch-OST0004; in progress "
             "operations using this service will fail.",
             "Lustre: scratch-OST0004-osc-ffff: Connection restored to 10.0.0.4@o2ib (at 10.0.0.4@o2ib)"),
+    Pattern(Kind.MOUNT, "fs_hang", r"(?<![\w.])(?:nfs4?_wait_(?:bit|client)\w{0,40}|rpc_wait_bit_killable|ptlrpc_set_wait|cl_sync_io_wait|"
+            r"ceph_mdsc_wait_request|request_wait_answer|cxiWaitEventWait)(?:\.\w{1,20})?\+0x",
+            "linux fs/nfs/inode.c, net/sunrpc/sched.c, fs/ceph/mds_client.c, fs/fuse/dev.c; lustre; the trace of a hung task",
+            "nfs_wait_bit_killable+0x11/0x60 [nfs]", " io_schedule+0x46/0x80"),
     Pattern(Kind.LINK, "ib_link_error", r"mlx5_core (?P<bus>[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.\d)"
             r"(?:.{0,80}\b[Ll]ink (?:DOWN|down)\b|.{0,80}(?:health compromised|Fatal error \d|Port module event\[error\]))",
             "linux drivers/net/ethernet/mellanox/mlx5/core/en_main.c, events.c, health.c",

@@ -68,6 +68,12 @@ TABLE: tuple[Signature, ...] = (
        r"CUDA_ERROR_OUT_OF_MEMORY|Error 2: out of memory",
        "c10 CUDAException.cpp: the driver itself refused; nccl checks.h, alloc.h",
        "RuntimeError: CUDA error: out of memory", "RuntimeError: CUDA out of memory. Tried to allocate 2.44 GiB"),
+    _S("cuda-oom-context", "cuda_oom_foreign", _R, SPECIFIC + 5,
+       r"(?:create|retain|primary).{0,40}[Cc]ontext.{0,80}CUDA_ERROR_OUT_OF_MEMORY|"
+       r"cu(?:CtxCreate|DevicePrimaryCtxRetain)\w{0,4}.{0,60}(?:out of memory|OUT_OF_MEMORY)",
+       "XLA cuda_executor.cc, cuda_context.cc; CUDA driver API: no room even for a context",
+       "failed to create context: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+       "failed to allocate 2.0GiB from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory"),
     _S("cuda-oom-at-start", "cuda_oom_foreign", _R, SPECIFIC + 5,
        r"_cuda_setDevice|_cuda_init\(|, in _lazy_init|cuda\.set_device\(|_cuda_getDeviceCount",
        "torch/cuda/__init__.py: refused before this process held anything",

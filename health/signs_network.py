@@ -39,7 +39,8 @@ NCCL = (
        "but store->get('0') got error: Connection reset by peer",
        "[3] is setting up NCCL communicator and retrieving ncclUniqueId from [0]: wait timeout after 600000ms"),
     _S("nccl-heartbeat", "watchdog_stuck", _R, HANG + 2,
-       r"watchdog got stuck for \d+ seconds|Heartbeat monitor timed out!|NCCL monitor thread timeout\.",
+       r"watchdog got stuck for \d+ seconds|Heartbeat monitor timed out!|NCCL monitor thread timeout\.|"
+       r"due to ProcessGroupNCCL watchdog hang",
        "torch ProcessGroupNCCL.cpp HeartbeatMonitor",
        "[PG 0 Rank 0] ProcessGroupNCCL's watchdog got stuck for 600 seconds without making progress",
        "[PG 0 Rank 0] Heartbeat monitor started, timeout 600 seconds"),
@@ -60,7 +61,7 @@ NCCL = (
        r"params\[\d+\] in this process with sizes", "torch ProcessGroupWrapper.cpp, reducer.cpp",
        "RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective: ALLREDUCE",
        "c10d debug mode: mismatch detection between collectives is on"),
-    _S("nccl-shm", "shm_exhausted", _R, SPECIFIC,
+    _S("nccl-shm", "shm_exhausted", _R, SPECIFIC + 5,
        r"(?:shared memory segment|extend|mmap|allocate) .{0,40}/dev/shm/nccl-", "nccl shmutils.cc",
        "NCCL WARN Error: failed to extend /dev/shm/nccl-ab12 to 33030532 bytes, error: No space left on device (28)",
        "NCCL INFO Channel 00/0 : 0[0] -> 1[1] via SHM/direct/direct using /dev/shm/nccl-ab12"),

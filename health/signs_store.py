@@ -112,6 +112,11 @@ TABLE: tuple[Signature, ...] = (
        "XLA coordination service client",
        "Terminating process because the JAX distributed service detected fatal errors.",
        "Connecting to JAX distributed service on node-a1:1234"),
+    _S("jax-coordinator", "store_lost", _V, CRY,
+       r"(?:heartbeat to coordinator|coordination service).{0,120}(?:UNAVAILABLE|failed to connect|Connection re)",
+       "XLA coordination_service_agent.cc: the coordinator itself does not answer",
+       "Failed to send heartbeat to coordinator: UNAVAILABLE: failed to connect to all addresses",
+       "Failed to send heartbeat to coordinator: CANCELLED: the agent is shutting down"),
     _S("jax-barrier", "collective_init_timeout", _R, HANG + 1,
        r"Barrier timed out\. .{0,40}(?:PjRT_Client_Connect|Wait_for_all_tasks_to_register|\[Init\])|"
        r"RegisterTask.{0,40}[Dd]eadline|connect to coordination service .{0,40}DEADLINE_EXCEEDED",

@@ -37,7 +37,7 @@ _TABLE = {
     "DeleteRangeRequest": "key bytes 1, range_end bytes 2",
     "DeleteRangeResponse": "header ResponseHeader 1",
     "Compare": "result int32 1, target int32 2, key bytes 3,"
-    " create_revision |int64 5, mod_revision |int64 6, lease |int64 8",
+    " create_revision |int64 5, mod_revision |int64 6, lease |int64 8, range_end bytes 64",
     "RequestOp": "request_range |RangeRequest 1, request_put |PutRequest 2, request_delete_range |DeleteRangeRequest 3",
     "ResponseOp": "response_range |RangeResponse 1, response_put |PutResponse 2,"
     " response_delete_range |DeleteRangeResponse 3",
@@ -234,6 +234,7 @@ def _compare(guard: Compare) -> Any:
     return _M["Compare"](
         target=_TARGETS[guard.field],
         key=_raw(guard.key),
+        range_end=b"" if guard.end is None else _raw(guard.end),
         **{guard.field.value: guard.value},
     )
 

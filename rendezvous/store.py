@@ -40,11 +40,12 @@ class Field(Enum):
 
 
 class Compare(NamedTuple):
-    """A guard: ``field`` of ``key`` equals ``value``."""
+    """A guard: ``field`` of ``key`` equals ``value``; with ``end``, that of every key in [key, end), or 0 of none."""
 
     key: str
     field: Field
     value: int
+    end: str | None = None
 
 
 class Put(NamedTuple):

@@ -83,7 +83,9 @@ class Tree:
         return Tree(revision, leases, kvs, keys), WatchBatch(tuple(events))
 
     def _holds(self, guard: Compare) -> bool:
-        kv = self._kvs.get(guard.key)
+        if guard.end is not None and (names := _names(self._keys, guard.key, guard.end)):
+            return all(self._holds(Compare(name, guard.field, guard.value)) for name in names)
+        kv = self._kvs.get(guard.key) if guard.end is None else None
         if kv is None:
             return guard.value == 0
         if guard.field is Field.CREATE:

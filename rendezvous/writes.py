@@ -185,10 +185,14 @@ def lost(keys: Keys, own: Own, token: int, seen: Seen, cause: Cause) -> Write:
 
 
 def admit(keys: Keys, own: Own, token: int, seen: Seen, cause: Cause) -> Write:
-    """R(n) → S(n) by the leader: a newcomer is ready that the next round will contain."""
+    """R(n) → S(n) by the leader: a newcomer is ready that the next round will contain, and no member has finished."""
     n = seen.job.round
     new = replace(seen.job, phase=Phase.STOPPING, cause=cause, resume=None)
-    return _by_leader(keys, own, token, seen, new, (), Kind.STOP, f"round {n} ends so that {cause.node} can join")
+    why = f"round {n} ends so that {cause.node} can join"
+    write = _by_leader(keys, own, token, seen, new, (), Kind.STOP, why)
+    first, end = keys.reports(Kind.FINISHED.value, n)  # the leader's view may lack what has just been said
+    unfinished = Compare(first, Field.CREATE, 0, end)
+    return write._replace(txn=write.txn._replace(guards=(*write.txn.guards, unfinished)))
 
 
 def ask(keys: Keys, own: Own, token: int, seen: Seen, asked: Asked) -> Write:

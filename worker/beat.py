@@ -27,6 +27,8 @@ OPENING, LATEST = 32, 32  # entries that stay: the first ones, and the last ones
 ENTRY_WORDS = 4  # of an entry: step, loss, gradient norm, learning rate
 ENTRIES_BYTES = (OPENING + LATEST) * ENTRY_WORDS * 8
 UNSAID = 0x7FF8_7265_6D75_7374  # in place of a float that was not given: bits of a NaN that no computation gives
+SLEPT = 6  # a float: seconds that the machine slept between beats
+ASLEEP_S = 1.0  # less than this between two clocks is no sleep: they are read one after the other
 MOST = (1 << 63) - 1
 
 
@@ -77,8 +79,12 @@ class Heart:
         count, entry = integers[COUNT], -1
         if not count:
             floats[FIRST] = now
-        elif awake - self._awake > floats[LONGEST]:
-            floats[LONGEST] = awake - self._awake
+        else:
+            pause = awake - self._awake
+            if pause > floats[LONGEST]:  # noqa: PLR1730 - max() costs a call
+                floats[LONGEST] = pause
+            if now - floats[LAST] - pause > ASLEEP_S:
+                floats[SLEPT] += now - floats[LAST] - pause
         self._awake = awake
         steps, values = self._steps, self._values
         if not count or integers[STEP] != step:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -146,6 +147,65 @@ def test_ranks_that_say_no_steps(scene: Scene, programs: tuple[str, ...], idle: 
             await asyncio.sleep(1.9)  # nearly twice what is allowed
             assert not scene.posted
         await watch.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("stopped_s", [3.0])
+def test_ranks_that_were_stopped_with_their_agent_are_not_taken_for_hung(scene: Scene, stopped_s: float) -> None:
+    """Red when only looks that are ten seconds late are noticed. The loop stands still as a stopped process does."""
+
+    async def story() -> None:
+        watch, rank, heart = scene.watch(2.0), scene.rank(), scene.heart(0)
+        watch.begin(Begun(Round(1), scene.began, (rank,)))
+        for step in range(10):
+            heart.beat(step)
+            await asyncio.sleep(0.05)
+        time.sleep(stopped_s)
+        await asyncio.sleep(0.3)  # the next step is not done at once
+        heart.beat(10)
+        assert not scene.posted
+        stopped = boottime()
+        await wait_for(scene.alarms)
+        assert 1.9 <= scene.alarms()[0].at - stopped <= 6.0
+        await watch.close()
+
+    asyncio.run(story())
+
+
+BEATS = """
+import remuster, time
+for step in range({most}):
+    remuster.heartbeat(step)
+    print(flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make a time namespace")
+@pytest.mark.parametrize(("away_s", "most", "hangs"), [(-5000, 1 << 40, False), (5000, 3, True)])
+def test_steps_by_another_clock_are_no_steps(scene: Scene, away_s: int, most: int, hangs: bool) -> None:
+    """Red when they are believed: behind, a rank is taken for hung whatever it says; ahead, never."""
+    if away_s < 0 and boottime() < -away_s:
+        pytest.skip("this machine has not been up for long enough")
+    env = {**os.environ, "REMUSTER_BEATS": scene.page.address(0), "REMUSTER_ROUND": "1"}
+    program = (sys.executable, "-c", BEATS.format(most=most))
+    inside = ["unshare", "--time", "--boottime", str(away_s), "--fork", "--kill-child", *program]
+
+    async def story() -> None:
+        with subprocess.Popen(inside, env=env, stdout=subprocess.DEVNULL) as process:
+            await wait_for(scene.page.read)
+            assert abs(scene.page.read()[0].last_s - boottime() - away_s) < 60
+            watch, rank = scene.watch(1.0), RankHere(10, 0, process.pid, scene.folder, {})
+            watch.begin(Begun(Round(1), scene.began, (rank,)))
+            if hangs:
+                await wait_for(scene.alarms)
+                assert "no rank of this node has written anything" in scene.alarms()[0].why.why
+            else:
+                await asyncio.sleep(1.9)
+                assert not scene.posted
+            await watch.close()
+            process.kill()
 
     asyncio.run(story())
 

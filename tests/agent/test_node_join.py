@@ -12,6 +12,7 @@ from node_tables import (
     FORMING,
     INC,
     KEYS,
+    LEADER,
     ME,
     OTHER,
     RECORD,
@@ -146,6 +147,16 @@ def test_another_command_line_is_refused_before_anything_else(job: Job) -> None:
     ((code, sentence),) = ends(out)
     assert (code, sentence.startswith(why)) == (2, True)
     assert not [a for a in out if isinstance(a, words.Submit)]
+
+
+def test_a_join_of_unknown_outcome_takes_nobody_into_another_launch() -> None:
+    """It had been let into the launch before, whose end it never saw; what it was given, it was given for that one."""
+    two = kv(replace(FORMING, launch="two"), 9)
+    _, out = run(REREADING, words.Rereading(1.0, True, 9, two, own(3), LEADER, terms(script="other.py")))
+    ((code, sentence),) = ends(out)
+    assert (code, "has other.py; give all nodes the same" in sentence) == (2, True)
+    state, out = run(REREADING, words.Rereading(1.0, True, 9, two, own(3), LEADER, terms()))
+    assert (said(out), state.joined) == (["watch"], True)
 
 
 def test_a_new_launch_has_its_own_terms() -> None:

@@ -271,3 +271,65 @@ def test_a_straggler_is_one_whose_steps_take_longer_than_the_others() -> None:
     assert hang.stragglers(page(times)(1e9)) == {2: pytest.approx(2.0 / 1.0)}
     assert hang.stragglers(page({r: t[:9] for r, t in times.items()})(1e9)) == {}
     assert hang.stragglers(page({2: times[2]})(1e9)) == {}
+
+
+# --- clocks ----------------------------------------------------------------------------------------------------------
+TWENTY = page(run([1.0] * 20))  # said its last at 21 s
+
+
+@pytest.mark.parametrize(
+    ("late_s", "since_s"),
+    [(0.0, 0.0), (1.0, 0.0), (4.0, 25.0), (10.0, 31.0), (10.5, 160.5), (3600.0, 3750.0)],
+)
+def test_a_look_that_comes_late_does_not_count_the_time_by_which_it_is_late(late_s: float, since_s: float) -> None:
+    beats = TWENTY(1e9).values()
+    assert hang.woken(0.0, beats, None, 150.0, 150.0 + late_s) == pytest.approx(since_s)
+
+
+@given(st.floats(0.0, 300.0), st.floats(0.0, 5000.0), st.floats(0.0, 5000.0))
+def test_nothing_that_is_late_brings_the_alarm_forward_or_takes_it_into_the_future(
+    since: float, wanted: float, late: float
+) -> None:
+    found = hang.woken(since, TWENTY(1e9).values(), None, wanted, wanted + late)
+    assert min(since, wanted + late) <= found <= max(since, wanted + late)
+
+
+def test_a_node_that_is_always_late_finds_a_hang_all_the_same() -> None:
+    since, now = 0.0, 21.0
+    for _ in range(1000):
+        found = hang.look(TWENTY(now), now, since, Terms(given_s=20.0), None)
+        if found.sample and found.next_s == now:
+            found = hang.look(
+                TWENTY(now), now, since, Terms(given_s=20.0), hang.follow(None, Sample(now, 0, 0, {0: 0.0, 1: 0.0}))
+            )
+        if found.alarm:
+            break
+        since, now = hang.woken(since, TWENTY(now).values(), None, found.next_s, found.next_s + 5.0), found.next_s + 5.0
+    assert 41.0 < now < 120.0
+
+
+def test_a_stop_of_ranks_and_agent_is_no_pause_that_they_may_make_again() -> None:
+    """A job that was suspended for eight hours: a hang right after it was found a day later."""
+    away = 8 * 3600.0
+    before, after = TWENTY(21.0), page(run([1.0] * 20 + [away + 1.0, *[1.0] * 5]))(1e9)
+    assert hang.allowed(after.values(), COMPUTED).s > 24 * 3600
+    terms = hang.stopped(COMPUTED, away, before.values())
+    assert hang.allowed(after.values(), terms).s == FLOOR_S
+    terms = hang.stopped(COMPUTED, away, page(run([1.0] * 20 + [250.0]))(1e9).values())
+    seen = page(run([1.0] * 20 + [250.0, away + 1.0]))(1e9)
+    assert hang.allowed(seen.values(), terms).s == pytest.approx(750.0)  # a pause from before counts
+
+
+def test_an_agent_that_stood_still_alone_takes_no_pause_from_its_ranks() -> None:
+    said = page(run([1.0] * 20 + [250.0]))(1e9).values()
+    terms = hang.stopped(COMPUTED, 400.0, TWENTY(21.0).values())
+    assert hang.allowed(said, terms).s == pytest.approx(750.0)
+    assert hang.stopped(COMPUTED, 1.0, said) == COMPUTED
+
+
+def test_sleep_of_the_machine_makes_no_step_longer() -> None:
+    """Steps of a second, and a night in between: thirty steps were taken to last the night three times."""
+    beats = [Beat(20, 0.0, 19.0 + 30_000.0, 20, 1.0, slept) for slept in (0.0, 30_000.0)]
+    assert hang.allowed(beats[:1], COMPUTED).s > 40_000
+    assert hang.allowed(beats[1:], COMPUTED).s == FLOOR_S
+    assert not hang.stragglers({0: beats[1], 1: Beat(20, 0.0, 19.0, 20, 1.0)})

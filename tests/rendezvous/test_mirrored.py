@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuster.agent.reentry import steps
 from remuster.checkpoint.select import Origin, judge
 from remuster.rendezvous.errors import BadRecord
+from remuster.rendezvous.history import steps
 from remuster.rendezvous.membership import Over, Standing
 from remuster.rendezvous.mirrored import (
     GAP,

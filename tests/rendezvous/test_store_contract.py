@@ -127,6 +127,18 @@ async def test_each_guard_holds_on_equality_only(case: Case, what: Field) -> Non
     assert (await case.store.txn(Txn((absent,), ()))).succeeded
 
 
+async def test_a_guard_over_a_range_holds_for_all_of_it(case: Case) -> None:
+    revision = await case.put("a/1", "a/2", "b")
+    rows = [("a/", "a0", 0, False), ("a/", "a0", revision, True), ("a/", "c", revision, True), ("c", "d", 0, True)]
+    for first, end, value, holds in (*rows, ("c", "d", revision, False)):
+        guard = Compare(case.key(first), Field.CREATE, value, case.key(end))
+        assert (await case.store.txn(Txn((guard,), ()))).succeeded is holds, guard
+    later = await case.put("a/3")
+    for value in (revision, later):
+        guard = Compare(case.key("a/"), Field.CREATE, value, case.key("a0"))
+        assert (await case.store.txn(Txn((guard,), ()))).succeeded is False
+
+
 async def test_create_if_absent_and_the_reads_of_the_other_branch(case: Case) -> None:
     a, b = case.key("a"), case.key("b")
     create = Txn((Compare(a, Field.CREATE, 0),), (Put(a, b"1"), Put(b, b"1")), (Get(a), Get(case.root, case.end)))

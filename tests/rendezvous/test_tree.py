@@ -87,6 +87,11 @@ def test_without_a_change_the_tree_and_its_revision_stay(txn: Txn) -> None:
         (Compare("absent", Field.MOD, 0), True),
         (Compare("absent", Field.LEASE, 0), True),
         (Compare("absent", Field.LEASE, 7), False),
+        (Compare("a", Field.CREATE, 2, "b"), True),
+        (Compare("a", Field.CREATE, 0, "b"), False),
+        (Compare("A", Field.CREATE, 0, "a"), True),
+        (Compare("b", Field.CREATE, 0, "c"), True),
+        (Compare("b", Field.CREATE, 2, "c"), False),
     ],
 )
 def test_guards(guard: Compare, holds: bool) -> None:

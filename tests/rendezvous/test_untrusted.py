@@ -17,11 +17,11 @@ from remuster.agent import node
 from remuster.agent import node_words as words
 from remuster.agent.judge import Allowance, weigh
 from remuster.agent.node_state import NodeState, Settings
-from remuster.agent.reentry import entry
 from remuster.health import wire
 from remuster.health.evidence import Fault, RankExit, Told
 from remuster.rendezvous import leader, leader_words
 from remuster.rendezvous.errors import BadRecord
+from remuster.rendezvous.history import entry
 from remuster.rendezvous.keys import Keys
 from remuster.rendezvous.leader_state import Leader
 from remuster.rendezvous.leader_words import Abandon, Elected, Limits

@@ -12,7 +12,7 @@ from sim.plants import sees
 from sim.rules import Rules, altered
 from sim.scene import Scene
 from sim.test_plants import caught_by
-from sim.world import Config, drawn, held, in_places, with_newcomers
+from sim.world import Config, World, drawn, held, in_places, with_newcomers
 
 from remuster.rendezvous.records import Round, decode_job, decode_node, encode
 from remuster.rendezvous.store import KeyValue
@@ -138,6 +138,11 @@ played = chunks(of_seed)
 @pytest.mark.parametrize("first", range(0, SCHEDULES, CHUNK))
 def test_schedules(first: int) -> None:
     played(first)
+
+
+def test_a_node_of_a_launch_that_has_ended_takes_no_part_in_another() -> None:
+    """Its join's answer is lost, and when it looks again another launch has begun with another command line."""
+    World(469, None, of_seed(469)).play()
 
 
 def test_no_invariant_holds_by_default() -> None:

@@ -79,6 +79,11 @@ def test_no_invariant_holds_by_default() -> None:
     assert not seldom, f"of {SCHEDULES} schedules too few exercised these: {seldom}"
 
 
+def test_a_round_that_has_just_finished_is_not_ended_for_a_newcomer() -> None:
+    """A checkpoint and the last rank's end come together, and the leader sees the one before the other."""
+    World(100463).play()
+
+
 def test_a_seed_plays_the_same_schedule_each_time() -> None:
     one, two = World(7).play(), World(7).play()
     assert [str(line) for line in one.truth.chronicle] == [str(line) for line in two.truth.chronicle]
