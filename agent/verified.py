@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..rendezvous.errors import StoreError
+from ..rendezvous.history import steps
 from ..rendezvous.keys import Keys
 from ..rendezvous.records import Round
 from ..rendezvous.store import Store, prefix_end
 from .files import FileThread
-from .reentry import steps
 from .spec import JobSpec
 
 if TYPE_CHECKING:

@@ -63,9 +63,9 @@ class Look(NamedTuple):
     round: int = 0  # in which it was published, if by this run
     save_ms: int | None = None
     unfinished: bool = False  # by its name
-    counted: bool = False  # ``world`` is how many ranks left a file: there may have been more
     fits: bool = False  # it is of the format asked for, or of a known one: directory and format were rightly given
     astray: str = ""  # why it shows that they were not
+    counted: bool = False  # ``world`` is how many ranks left a file: there may have been more
 
 
 def examine(directory: Path, candidate: Candidate, asked: Asked, patience: Patience, seen: Seen) -> Look:
