@@ -39,7 +39,7 @@ _NUMBER = re.compile(r"(?<![\d.])\d+(?![\d.]*\.?\d)", re.A)
 _PART = re.compile(
     r"(?<![a-z])(optim(izer)?s?|(lr[_-]?)?sched(uler)?s?|(grad[_-]?)?scaler|rng([_-]?state)?s?)(?![a-z])", re.I
 )
-_SPARE = re.compile(rf"{_PART.pattern}|(?<![a-z])(best|ema)(?![a-z])", re.I)
+_SPARE = re.compile(rf"{_PART.pattern}|(?<![a-z])(best|ema|opt)(?![a-z])", re.I)
 _VERSION = re.compile(r"-v\d+$", re.A)
 MOST_DIGITS = 18
 _PLAIN = re.compile(rf"([A-Za-z_]*-?)([0-9]{{1,{MOST_DIGITS}}})").fullmatch  # most names; there can be thousands
