@@ -16,7 +16,7 @@ from ..agent.spec import KERNEL_LOG, Backend, JobSpec, NodeCheck, Output, SlurmS
 from ..rendezvous.admission import Admit
 from ..rendezvous.membership import Order
 from ..rendezvous.records import ROLE, StoreLoss
-from . import files, meeting, resuming, site, starting, values
+from . import files, meeting, naming, resuming, site, starting, values
 from .argv import Split
 from .devices import nproc
 from .environment import Environment
@@ -67,7 +67,7 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
     plain_exit = _plain_exit(given)
     asked = meeting.Asked(given, conf, env, least, most, notes, None if step is None else step.meeting, around)
     where = meeting.choose(asked)
-    run = _run(given, env, around, where, step is not None, notes)
+    run = naming.run(given, env, around, where, step is not None, notes)
     access = store_access(where.access, given.origin("rdzv-conf"), conf.values.get("protocol"))
     prefix = where.access.get("prefix", Setting("/remuster/", ""))
     stops = _stop_signals(given, notes)
@@ -385,42 +385,6 @@ def _step(given: Given, env: Environment, notes: list[str]) -> Step | None:
     from . import slurm_step
 
     return slurm_step.choose(given, env, env.slurm, notes)
-
-
-class _Run(NamedTuple):
-    """Names of the run and of this launch of it; empty: the store makes one, there is none."""
-
-    id: str
-    launch: str = ""
-
-
-def _run(
-    given: Given,
-    env: Environment,
-    around: Gathering | None,
-    where: meeting.Meeting,
-    in_step: bool,
-    notes: list[str],
-) -> _Run:
-    """Name the run. There is no default that two jobs could share; an etcd of the job's own makes a name."""
-    text, name, launch = given.text("rdzv-id"), "", ""
-    if env.slurm is not None:
-        # A step with fewer nodes than were asked for is a part of the run: others of its job are the rest.
-        whole = bool(env.slurm.step_id) and (in_step or env.slurm.nodes >= where.most)
-        name = values.run_id("SLURM_JOB_ID", env.slurm.run_id if whole else env.slurm.job_id)
-        launch = env.slurm.launch_id(whole)
-    elif env.batch is not None and where.most > 1 and (where.embedded is None or (around and not around.listed)):
-        # Several commands of a job that are each one node are no one run.
-        name = values.run_id(env.batch.run_id.origin, env.batch.run_id.text)
-    if text is not None:
-        return _Run(values.run_id(given.origin("rdzv-id"), text), launch)
-    if name or where.embedded is not None:
-        return _Run(name, launch)
-    if where.most > 1:
-        raise UsageError("several nodes need one name for their run; give --rdzv-id NAME, the same on all of them")
-    made = os.urandom(6).hex()
-    notes.append(f"run id {made}")
-    return _Run(made)
 
 
 def store_access(found: Mapping[str, Setting], conf: str, protocol: str | None) -> StoreAccess:
