@@ -50,7 +50,8 @@ def test_the_job_shrinks_where_there_is_no_spare(new_cluster: Callable[[Setup], 
 def test_the_first_node_of_the_job_is_lost(cluster: Cluster) -> None:
     """With the batch script and srun, where the store is elsewhere: the others go on without them, to the end.
 
-    Slurm then does not see that nothing of the job runs any more, and holds its nodes until its time limit.
+    Slurm does not see by itself that nothing of the job runs any more, and would hold its nodes until its time limit;
+    test_nothing_to_type.py has what remuster does about that.
     """
     etcd = Etcd(cluster.lab, cluster.lab.host("e1"))
     training = Training(cluster, 100)

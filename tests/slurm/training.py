@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Collection
@@ -18,6 +19,10 @@ SCRIPT = Path(__file__).with_name("train.py")
 LEASE_S = 6  # the least that a kill bound of 2 s allows
 KEEP = "--no-kill --kill-on-bad-exit=0"  # of srun: a node that is lost or ends does not take the others with it
 CONF = f"lease_ttl={LEASE_S},kill_bound=2"
+
+# What a job's output says of steps.
+ENDS, GOES_ON = re.compile(r"round \d+ ends at step (\d+)"), re.compile(r"round \d+ goes on at step (\d+)")
+VERIFIED = re.compile(r"step (\d+) verified")
 
 
 class Training:
