@@ -47,7 +47,7 @@ class Reentry:
     steps: int | None = None  # that agree, on all nodes
     by: str | None = None  # what was compared
     checkpoint: int | None = None  # the step of the newer one that was verified
-    reason: str | None = None  # of a refusal
+    reason: str | None = None  # of a refusal, or why nothing is proven
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from ..health import signatures, wire
+from ..health import observed, signatures, wire
 from ..health.evidence import Fenced, GuardianDied, NodeEvidence, Pace, RankExit, RoundEvidence, Told
 from ..health.observed import REENTRY, Bundle, Early
 from ..health.own_signatures import NONE
@@ -302,14 +302,17 @@ def _times(ask: Conclude, evidence: RoundEvidence, paces: tuple[Pace, ...], newe
 
 def _reentry(ask: Conclude, evidence: RoundEvidence) -> Reentry:
     """Return how a round that resumed went on, as its nodes and its leader have said."""
-    for node in evidence.nodes:
-        for fact in node.facts:
-            if isinstance(fact, Early) and fact.sign == REENTRY:
-                return Reentry(ReentryState.REFUTED, reason=fact.why)
-    said = ask.reentered
-    state = ReentryState.UNPROVEN if said is None or ask.verified is None else ReentryState.RECOVERED
-    steps, by = (None, None) if said is None else (said.steps, said.by)
-    return Reentry(state, steps, by, ask.verified)
+    facts = [fact for node in evidence.nodes for fact in node.facts]
+    found, said = [fact for fact in facts if isinstance(fact, observed.Reentry)], ask.reentered
+    refuted = [fact.why for fact in facts if isinstance(fact, Early) and fact.sign == REENTRY]
+    refuted += [fact.why for fact in found if fact.refuted]
+    if refuted:
+        return Reentry(ReentryState.REFUTED, reason=refuted[0])
+    if said is not None:
+        state = ReentryState.UNPROVEN if ask.verified is None else ReentryState.RECOVERED
+        return Reentry(state, said.steps, said.by, ask.verified)
+    steps = min((fact.agree for fact in found), default=None)
+    return Reentry(ReentryState.UNPROVEN, steps, reason=next((fact.why for fact in found if fact.why), None))
 
 
 def _resumed(

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from ..health import exit_map, policy, wire
 from ..health.errors import BadEvidence
-from ..health.evidence import Fact, Fault, NodeEvidence, Pace, RoundEvidence
+from ..health.evidence import Fact, Fault, NodeEvidence, RoundEvidence
 from ..health.exit_map import Action, Mapped
-from ..health.observed import REENTRY, Early
+from ..health.observed import REENTRY, Early, Reentry
 from ..health.own_signatures import NONE, OwnSignatures
 from ..health.reentry import MOST
 from ..health.suspicion import suspicion
@@ -119,9 +119,11 @@ def _suspect(ask: Conclude, evidence: RoundEvidence, verdict: Verdict) -> Resume
     if not path or not isinstance(step, int):
         return ResumePoint()
     facts = [fact for node in evidence.nodes for fact in node.facts]
-    refuted = any(isinstance(fact, Early) and fact.sign == REENTRY for fact in facts)
-    reached = min((fact.step for fact in facts if isinstance(fact, Pace)), default=None)
-    soon = ask.reentered is None and reached is not None and reached <= step + MOST
+    told = [fact for fact in facts if isinstance(fact, Reentry)]
+    refuted = any(isinstance(fact, Early) and fact.sign == REENTRY for fact in facts) or any(
+        one.refuted for one in told
+    )
+    soon = ask.reentered is None and -1 < max((one.said for one in told), default=-1) <= MOST
     return ResumePoint(path, step, name=name) if refuted or (soon and verdict.family == "numerical") else ResumePoint()
 
 

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from ..health.evidence import Fact, Said
-from ..health.observed import REENTRY, Early
+from ..health.observed import REENTRY, Early, Reentry
 from ..health.reentry import Proven, Refuted, Resumed, Unproven, judge
 from ..rendezvous.records import ResumePoint
 from ..rendezvous.reentered import Reentered, encode_reentered
@@ -53,14 +53,26 @@ class ReentryWatch:
         """Nothing: what ranks have said is there afterwards, too."""
 
     async def facts(self) -> tuple[Fact, ...]:
-        """Keep what the ranks have said, for the next attempt to be held against it; a fact was told as an alarm."""
+        """Say how far the ranks had gone on, unless that was told; hold the next ones against what these have said."""
         self._stop()
         begun, found = self._begun, self._found
-        if begun is None or isinstance(found, Refuted):
+        if begun is None:
             return ()
-        if not begun.resumed.path or isinstance(found, Proven) or not self._before:
+        if begun.resumed.path and isinstance(found, Unproven):
+            found = self._judge(begun)
+        told = () if not begun.resumed.path or isinstance(self._found, Proven) else (self._so_far(begun, found),)
+        well = not begun.resumed.path or isinstance(found, Proven)
+        if well or not (self._before or isinstance(found, Refuted)):
             self._before, self._world = self._now(begun), begun.world
-        return ()
+        return told
+
+    def _so_far(self, begun: Begun, found: Unproven | Proven | Refuted) -> Reentry:
+        said = max(len(one.first) for one in self._now(begun).values())
+        silent = not said and not any(one.first for one in self._before.values())
+        why = found.why if isinstance(found, (Unproven, Refuted)) else ""
+        if isinstance(found, Refuted):
+            why = f"rank {found.rank} {why}"
+        return Reentry(found.steps, -1 if silent else said, isinstance(found, Refuted), why)
 
     async def close(self) -> None:
         """Stop watching."""
@@ -69,12 +81,15 @@ class ReentryWatch:
     def _now(self, begun: Begun) -> dict[int, Said]:
         return {here.rank: self._said(here.local_rank) for here in begun.ranks}
 
-    async def _watch(self, begun: Begun, resumed: ResumePoint) -> None:
-        at = Resumed(resumed.step, resumed.format in COUNTED)
+    def _judge(self, begun: Begun) -> Unproven | Proven | Refuted:
+        at = Resumed(begun.resumed.step, begun.resumed.format in COUNTED)
         # Another number of ranks shares the data out in another way.
         before: Mapping[int, Said] = self._before if self._world == begun.world else {}
+        return judge(at, self._now(begun), before)
+
+    async def _watch(self, begun: Begun, resumed: ResumePoint) -> None:
         while True:
-            self._found = judge(at, self._now(begun), before)
+            self._found = self._judge(begun)
             since_s = boottime() - begun.at_s
             match self._found:
                 case Proven(steps=steps, by=by):

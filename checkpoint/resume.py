@@ -87,7 +87,8 @@ def looks(directory: Path, asked: Asked, patience: Patience | None = None, seen:
             yield Look(candidate.name, words=reason, step=candidate.step, fits=True)
             continue
         if asked.below is not None and candidate.step is not None and candidate.step >= asked.below[0]:
-            yield Look(candidate.name, words=asked.below[1], step=candidate.step, unfinished=candidate.unfinished)
+            words, unfinished = asked.below[1], candidate.unfinished
+            yield Look(candidate.name, words=words, step=candidate.step, unfinished=unfinished, fits=True)
             continue
         look = examine(directory, candidate, asked, patience, seen)
         if look.whole and look.step is not None and asked.below is not None and look.step >= asked.below[0]:

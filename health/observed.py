@@ -90,6 +90,18 @@ class Slow(NamedTuple):
     ratio: float
 
 
+class Reentry(NamedTuple):
+    """How far this node's ranks had gone on from a checkpoint when their round ended, where that was not proven.
+
+    ``said``: the most steps that one of them has said since, of the first ones; -1 where its ranks say none at all.
+    """
+
+    agree: int  # steps
+    said: int
+    refuted: bool = False
+    why: str = ""  # they are refuted, or prove nothing; begins with 'rank N', where one is the cause
+
+
 class Stack(NamedTuple):
     """Where a rank's main thread was before it was killed; the innermost frame first, as 'file:line function'."""
 
@@ -145,6 +157,7 @@ Observed = (
     | FabricPort
     | Silence
     | Slow
+    | Reentry
     | Stack
     | Position
     | SchedulerWord

@@ -9,8 +9,8 @@ import pytest
 
 from remuster.agent.judge import Allowance, Judgement, weigh
 from remuster.health import wire
-from remuster.health.evidence import Fact, Pace, RankExit
-from remuster.health.observed import REENTRY, Early
+from remuster.health.evidence import Fact, RankExit
+from remuster.health.observed import REENTRY, Early, Reentry
 from remuster.rendezvous.budget import OTHERS, parse
 from remuster.rendezvous.gate import Blame
 from remuster.rendezvous.leader_words import Conclude, Stamps
@@ -206,28 +206,31 @@ def test_the_older_checkpoint_is_tried_within_the_budget() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reached", "said", "suspect"),
+    ("steps", "said", "suspect"),
     [
-        (152, None, True),
-        (170, None, True),
-        (171, None, False),  # it had gone on well
-        (160, Reentered(5, "steps, loss"), False),
-        (None, None, False),  # nobody says how far it had come
+        (0, None, True),
+        (20, None, True),
+        (21, None, False),  # it had gone on well
+        (10, Reentered(5, "steps, loss"), False),
+        (-1, None, False),  # nobody says how far it had come
+        (None, None, False),
     ],
 )
 def test_numbers_that_go_wrong_soon_speak_against_the_checkpoint(
-    reached: int | None, said: Reentered | None, suspect: bool
+    steps: int | None, said: Reentered | None, suspect: bool
 ) -> None:
-    pace = (Pace(1, reached, 2.0),) if reached is not None else ()
+    so_far = (Reentry(0, steps),) if steps is not None else ()
     before = replace(
         JOB, memory=Memory(weigh(resumed(failed(NAN)), Allowance(3, ()), 150, NOW).verdict.fingerprint, 150)
     )
-    made = weigh(resumed(failed(NAN), *pace, job=before, said=said), Allowance(3, ()), 150, NOW)
+    made = weigh(resumed(failed(NAN), *so_far, job=before, said=said), Allowance(3, ()), 150, NOW)
     assert made.verdict.cls == "nan_loss"
     assert (made.suspect.name, made.retry) == (("step-150", True) if suspect else ("", False))
 
 
 def test_what_else_ends_a_round_that_had_resumed_speaks_against_nothing() -> None:
-    made = weigh(resumed(failed(ECC), Pace(1, 152, 2.0)), Allowance(3, ()), 150, NOW)
+    made = weigh(resumed(failed(ECC), Reentry(0, 2)), Allowance(3, ()), 150, NOW)
     assert made.suspect.path == ""
+    made = weigh(resumed(failed(ECC), Reentry(0, 5, True, "rank 0 said step 1 first")), Allowance(3, ()), 150, NOW)
+    assert (made.verdict.family, made.suspect.step) == ("hardware", 150), "but that its ranks were seen to be elsewhere"
     assert weigh(ended(JOB, NAN), Allowance(3, ()), -1, NOW).suspect.path == "", "it had started from nothing"

@@ -22,7 +22,6 @@ from remuster.rendezvous.records import (
     MAX_PAUSE_S,
     MAX_ROUND,
     MAX_SLOTS,
-    MAX_SUSPECTS,
     SCHEMA,
     SETTLED,
     Cause,
@@ -95,9 +94,7 @@ def jobs(draw: st.DrawFn) -> Job:
         aside=draw(st.lists(TEXT, max_size=MAX_BLAMED).map(tuple)),
         pause=draw(st.integers(0, MAX_PAUSE_S)),
         asked=draw(st.none() | ASKED),
-        suspects=draw(
-            st.lists(st.builds(Suspect, TEXT, NUMBER, st.integers(SETTLED, n)), max_size=MAX_SUSPECTS).map(tuple)
-        ),
+        suspects=draw(st.lists(st.builds(Suspect, TEXT, NUMBER, st.integers(SETTLED, n)), max_size=2).map(tuple)),
         flaps=draw(st.lists(st.tuples(TEXT, st.integers(1, MAX_ROUND)), max_size=MAX_FLAPS).map(tuple)),
     )
 
