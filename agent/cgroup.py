@@ -14,14 +14,19 @@ from . import proc
 
 _MOUNTS = ("/sys/fs/cgroup/unified", "/sys/fs/cgroup")  # hybrid and pure layouts
 _PREFIX = "remuster"
+_SLURM = "slurmstepd.scope/"  # of one slurmd; several on a machine put their names before it
 
 
 def own_directory() -> str | None:
-    """Return this process's cgroup v2 directory when children may be made and entered there, else None."""
+    """Return this process's cgroup v2 directory when children may be made and entered there, else None.
+
+    Below a task of Slurm's they had better not: its cgroup/v2 sends signals to who is in the task's own, and looks no
+    deeper, so that a step whose agent is gone would pass for over while ranks live.
+    """
     path = next((line[3:] for line in proc.read("/proc/self/cgroup").decode().splitlines() if line[:3] == "0::"), "")
     for mount in _MOUNTS:
         own = mount + path.rstrip("/")
-        if path and ".." not in path and os.path.exists(own + "/cgroup.procs"):
+        if path and ".." not in path and _SLURM not in path and os.path.exists(own + "/cgroup.procs"):
             return own if os.access(own, os.W_OK) and os.access(own + "/cgroup.procs", os.W_OK) else None
     return None
 

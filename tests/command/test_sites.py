@@ -86,30 +86,37 @@ open(sys.argv[1] + os.environ["RANK"], "w").write(json.dumps(seen))
 """
 
 
-@pytest.fixture
-def step() -> Iterator[list[Path]]:
-    """Make the cgroups of a step, as proctrack/cgroup and task/cgroup do: one task of one step of one job."""
+V1, V2 = ("job_7", "step_0"), ("node1_slurmstepd.scope", "job_7", "step_0", "user", "task_0")
+
+
+@pytest.fixture(params=[V1, V2], ids=["v1", "v2"])
+def step(request: pytest.FixtureRequest) -> Iterator[list[Path]]:
+    """Make the cgroups of a task, as Slurm's cgroup/v1 does, on what this machine has of them, or its cgroup/v2."""
     name = f"slurm-{uuid.uuid4().hex[:8]}"
-    mounts = [Path("/sys/fs/cgroup", each) for each in CONTROLLERS]
+    mounts = [Path("/sys/fs/cgroup", each) for each in (CONTROLLERS if request.param == V1 else CONTROLLERS[:1])]
     mounts = [mount for mount in mounts if os.access(mount / "cgroup.procs", os.W_OK)]
     if not mounts:
         pytest.skip("needs root and cgroup v1 or hybrid mounts")
     made: list[Path] = []
     for mount in mounts:
-        for folder in (mount / name, mount / name / "job_7", mount / name / "job_7" / "step_0"):
+        for depth in range(len(request.param) + 1):
+            folder = Path(mount, name, *request.param[:depth])
             folder.mkdir()
             made.append(folder)
             if mount.name == "cpuset":
                 (folder / "cpuset.mems").write_text((mount / "cpuset.mems").read_text())
                 (folder / "cpuset.cpus").write_text(str(max(os.sched_getaffinity(0))))
-    yield [folder for folder in made if folder.name == "step_0"]
+    yield [folder for folder in made if folder.name == request.param[-1]]
     for folder in reversed(made):
         until(lambda folder=folder: not (folder / "cgroup.procs").read_text(), f"{folder} is empty")  # type: ignore[misc]
         folder.rmdir()
 
 
 def test_ranks_stay_within_the_cgroups_cpus_and_devices_of_their_task(place: Place, step: list[Path]) -> None:
-    """Red when ``cgroup.create`` makes the guardian's at the mount and not in its own: scancel would miss the ranks."""
+    """Red when ``cgroup.create`` makes the guardian's at the mount and not in its own: scancel would miss the ranks.
+
+    And when it makes one below a task of Slurm's cgroup/v2, which looks into the task's own alone.
+    """
     enter = "".join(f"echo $$ > {folder}/cgroup.procs; " for folder in step)
     folder = place.folder / "nodes" / "0"
     args = ("--log-dir", folder / "logs", "--nproc-per-node", "2", place.script("t.py", TELL), place.desk / "rank-")
@@ -122,9 +129,10 @@ def test_ranks_stay_within_the_cgroups_cpus_and_devices_of_their_task(place: Pla
         seen = json.loads((place.desk / f"rank-{rank}").read_text())
         assert seen["gpus"] == "2,5"
         for folder in step:
-            mount = folder.parents[2]
+            mount = Path(*folder.parts[:5])
             path = seen["cgroups"]["" if mount.name == "unified" else mount.name]
             within = f"/{folder.relative_to(mount)}"
-            assert path == within or path.startswith(f"{within}/remuster-"), path
+            ours = mount.name == "unified" and folder.name == V1[-1]
+            assert path.startswith(f"{within}/remuster-") if ours else path == within, path
             if mount.name == "cpuset":
                 assert seen["cpus"] == [max(os.sched_getaffinity(0))]

@@ -37,7 +37,7 @@ def test_a_sick_node_is_drained_with_the_reason_while_the_job_goes_on(cluster: C
 
 
 def test_a_requeued_job_is_not_given_the_sick_node_again(cluster: Cluster) -> None:
-    """Red when Slurm is told once alone: the requeue ends the first ``scontrol``; and when it is told before."""
+    """Red when Slurm is told nothing after the requeue (``exclude``); before it Slurm refuses, for the job runs."""
     alive, finish, kept = (cluster.directory / name for name in ("alive", "finish", "kept"))
     line = f"remuster --requeue --nproc-per-node 1 --checkpoint-dir {kept} {HERE / 'sick.py'} {alive} {finish}"
     job = cluster.sbatch(f"srun --no-kill --kill-on-bad-exit=0 --wait=0 {line}", "-N2", "-x node2", "--requeue")
