@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from ..checkpoint.examine import unopposed
 from ..rendezvous.records import ResumePoint, Roster
 from .bounded_child import ChildTrouble, NoAnswer, ask_child
 from .files import FileThread
@@ -70,11 +71,6 @@ class Command:
 Hook = BuiltIn | Function | Command
 
 
-def no_objection(_name: str) -> str:
-    """Object to no checkpoint."""
-    return ""
-
-
 @dataclass(frozen=True, slots=True)
 class HookRequest:
     """What the hook is told."""
@@ -84,7 +80,7 @@ class HookRequest:
     checkpoint_dir: Path | None
     roster: Roster
     history: tuple[tuple[int, int | None], ...]  # every formed round and the step it resumed from; None: from nothing
-    objection: Callable[[str], str] = no_objection  # why a checkpoint of that name is not to be taken
+    objection: Callable[[str], str] = unopposed  # why other nodes cannot load a checkpoint of that name
     below: tuple[int, str] | None = None  # which step one must be below, and why
 
 

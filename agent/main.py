@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 USAGE, REFUSED, UNHEALTHY = 2, 69, 75
 OPEN_FILES = 48  # of an agent without ranks: 15 were seen on one node, 25 with an etcd (41 with 8 ranks)
 OPEN_FILES_A_RANK = 12  # two are followed, and watched; while a round ends and the next begins those of both; two pipes
+SEE_TO_IT = (1, 2, 3)  # nodes of a Slurm step that look whether its first node was lost; not all of a thousand
 WARM_S = 0.25  # after the start: the first ranks run by then, or nodes are waited for
 
 
@@ -204,6 +205,10 @@ class _Host:
             return self._complain(f"processes {survivors} do not die from SIGKILL; reboot this node", UNHEALTHY)
         if end.code and agent.state.leading:
             await self._hand_on(end.code, agent, parts)
+        if spec.slurm is not None and spec.slurm.node in SEE_TO_IT and (last_words.over(agent.state) or not end.revoke):
+            from . import bereft
+
+            await bereft.end_job(spec.slurm, end.code, parts.spared.by("slurm"), self._tell)
         return end.code
 
     async def _hand_on(self, code: int, agent: Agent, parts: Parts) -> None:
@@ -221,7 +226,7 @@ class _Host:
 
         if requeue.due(requeue.ended(code, state, step, boottime() - agent.begun_s)):
             await requeue.others_left(parts.store, parts.settings.keys)
-            await requeue.requeue(step, parts.spared.by("scontrol"), self._tell)
+            await requeue.requeue(step, parts.aside.bad(), parts.spared.by("scontrol"), self._tell)
 
     async def _sick(self, run_dir: Path) -> str:
         """Return why this node had better not take part, '' where nothing says so."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ..health import classes
@@ -16,6 +16,7 @@ from ..health.verdict import NOTICE
 from ..rendezvous.errors import StoreError
 from ..rendezvous.keys import Keys
 from ..rendezvous.store import Store, prefix_end
+from .exclude import Bad, exclude, prepare
 from .node_limit import noticed
 from .node_state import NodeState
 from .scontrol import Spare, Unknown, run_scontrol
@@ -74,11 +75,20 @@ async def _others_left(store: Store, keys: Keys) -> None:
                 return
 
 
-async def requeue(step: SlurmStep, spare: Spare, say: Callable[[str], None]) -> bool:
-    """Requeue the job and return whether that was done; a line says so, or what a person can do. Never raises."""
+async def requeue(step: SlurmStep, bad: Sequence[Bad], spare: Spare, say: Callable[[str], None]) -> bool:
+    """Requeue the job and return whether that was done; a line says so, or what a person can do. Never raises.
+
+    Nodes that are blamed are excluded from what Slurm gives it then.
+    """
+
+    async def scontrol(words: Sequence[str]) -> str | Unknown:
+        return await run_scontrol(words, spare)
+
+    chosen = await prepare(step.job_id, bad, scontrol)
     say(f"job {step.job_id} is requeued: scontrol requeue {step.job_id}")
     done = await run_scontrol(("requeue", step.job_id), spare)
     if isinstance(done, Unknown) and PENDING not in done.why:
         say(f"job {step.job_id} could not be requeued: {done.why}; on a login node: scontrol requeue {step.job_id}")
         return False
+    await exclude(step.job_id, chosen, scontrol, say)
     return True

@@ -28,6 +28,7 @@ class SlurmJob(NamedTuple):
     preempted: bool = False
     may_requeue: bool = False  # a batch job that was not submitted with --no-requeue
     kill_wait_s: float = KILL_WAIT_S  # what its processes have from SIGTERM at the time limit to SIGKILL
+    batch_host: str = ""  # the node that runs, or ran, the batch script, if there is one
 
 
 class Ending(NamedTuple):
@@ -85,4 +86,5 @@ def _job(found: dict[str, str], config: str) -> SlurmJob:
         preempted=found["JobState"] == "PREEMPTED" or found.get("PreemptTime", "") != "",
         may_requeue=found.get("Requeue") == "1" and found.get("BatchFlag") == "1",
         kill_wait_s=float(kill_wait[1]) if kill_wait else KILL_WAIT_S,
+        batch_host=found.get("BatchHost", "") if found.get("BatchFlag") == "1" else "",
     )

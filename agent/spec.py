@@ -106,6 +106,7 @@ class SlurmStep(NamedTuple):
     job_id: str
     step_id: str = ""  # empty: started by the batch script itself, without srun
     restarts: int = 0  # how often Slurm has requeued the job
+    node: int = 0  # this node's number in the step
 
 
 class SpecError(ValueError):

@@ -36,7 +36,7 @@ class Beside:
             if look.whole and look.counted and self._asked.world is None and (other := self._of_more_ranks(at, look)):
                 few, many = look.world, other.world
                 words = f"{many} ranks wrote {shown(other.name)!a}, and {few} this one, or one did not come to it: say "
-                return look._replace(whole=None, words=words + "how many ranks are to come (--world)")
+                return look._replace(whole=None, words=words + "how many ranks are to come (--world)", fits=True)
             return look
         if not look.whole:
             return look
@@ -44,12 +44,13 @@ class Beside:
             words = f"{look.words}, but without a step, beside {self._framework} checkpoints"
             return look._replace(whole=None, words=words)
         if reason := self._partners.lacking(candidate):
-            return look._replace(whole=False, words=reason)
+            return look._replace(whole=False, words=reason, fits=True)
         names = self._partners.of(candidate)
         for partner in (one for one in self._candidates if one.name in names):
             other = examine(self._directory, partner, self._asked, Patience(()), self._seen)
             if not other.whole:
-                return look._replace(whole=False, words=f"{shown(other.name)!a}, which belongs to it: {other.words}")
+                words = f"{shown(other.name)!a}, which belongs to it: {other.words}"
+                return look._replace(whole=False, words=words, fits=True)
         return look
 
     def _of_more_ranks(self, at: int, look: Look) -> Look | None:

@@ -23,14 +23,23 @@ _UNFINISHED = re.compile(  # as a word of its own; "temp" and "part" mean other 
 _DATE = re.compile(
     r"(?<!\d)(20\d\d)(-?)([01]\d)\2([0-3]\d)[-_T](\d\d)([-:]?)(\d\d)\6(\d\d)(?:\.(\d{1,6})|(?!\d))", re.A
 )
-_STEP = re.compile(r"(?:step|iter(?:ation)?)s?[=_-]?(\d+)", re.I | re.A)
-_EPOCH = re.compile(r"(?<![a-z])epoch[=_-]?(\d+)", re.I | re.A)  # before other numbers, which may be a metric's
+# What a number in a name counts, the most telling first: a metric may be called …_step, or be a whole number itself.
+_COUNTED = tuple(
+    re.compile(rf"{word}[=_-]?(\d+)(?!\d|\.\d*[1-9])", re.I | re.A)
+    for word in (
+        r"(?:(?<![a-z_])|global_?)(?:step|iter(?:ation)?)s?",
+        r"(?:step|iter(?:ation)?)s?",
+        r"(?<![a-z])ba",  # Composer's ep3-ba1200-rank0: batches in all
+        r"(?<![a-z])epochs?",
+    )
+)
+_IN_EPOCH = re.compile(r"(?<![a-z])epochs?[=_-]?(\d{1,9})\D+batch(?:es)?[=_-]?(\d{1,9})(?!\d|\.\d)", re.I | re.A)
 _RANK = re.compile(r"(?<![a-z])rank[=_-]?\d+", re.I | re.A)  # which of several files, not when
 _NUMBER = re.compile(r"(?<![\d.])\d+(?![\d.]*\.?\d)", re.A)
 _PART = re.compile(
     r"(?<![a-z])(optim(izer)?s?|(lr[_-]?)?sched(uler)?s?|(grad[_-]?)?scaler|rng([_-]?state)?s?)(?![a-z])", re.I
 )
-_SPARE = re.compile(rf"{_PART.pattern}|(?<![a-z])(best|ema)(?![a-z])", re.I)
+_SPARE = re.compile(rf"{_PART.pattern}|(?<![a-z])(best|ema|opt)(?![a-z])", re.I)
 _VERSION = re.compile(r"-v\d+$", re.A)
 MOST_DIGITS = 18
 _PLAIN = re.compile(rf"([A-Za-z_]*-?)([0-9]{{1,{MOST_DIGITS}}})").fullmatch  # most names; there can be thousands
@@ -41,7 +50,7 @@ class Candidate(NamedTuple):
 
     name: str
     order: int
-    step: int | None = None  # as the name has it; None: it has a date, or nothing
+    step: int | None = None  # as the name has it; None: it has a date, an epoch and a batch of it, or nothing
     unfinished: bool = False  # by its name, its save did not come to its end, or it was set aside
 
 
@@ -61,7 +70,9 @@ def candidate(name: str, is_file: bool) -> Candidate | None:
         parts, fraction = date.group(1, 3, 4, 5, 7, 8), date[9] or ""
         return Candidate(name, int("".join(parts) + fraction.ljust(6, "0")), None, bool(found))
     stem = _RANK.sub("", stem)
-    numbers = _STEP.findall(stem) or _EPOCH.findall(stem) or _NUMBER.findall(stem)
+    if within := _IN_EPOCH.search(stem):
+        return Candidate(name, int(within[1]) * 10**9 + int(within[2]), None, bool(found))
+    numbers = next(filter(None, (counted.findall(stem) for counted in _COUNTED)), None) or _NUMBER.findall(stem)
     if not numbers or len(numbers[-1]) > MOST_DIGITS:
         return Candidate(name, -1, None, bool(found))
     return Candidate(name, int(numbers[-1]), int(numbers[-1]), bool(found))

@@ -77,7 +77,10 @@ def _list(directory: Path) -> tuple[tuple[Candidate, ...], tuple[str, ...]]:
     if marked:
         found = [_marked(one) if marked & {one[2], one[2].removesuffix(".ckpt")} else one for one in found]
     found.sort(reverse=True)
-    ordered = tuple(item for _, alike in groupby(found, lambda one: one[:2]) for item in _newest_first(alike))
+    if len({one[0] for one in found}) == len(found):
+        ordered = tuple([one[3] for one in found])
+    else:
+        ordered = tuple(item for _, alike in groupby(found, lambda one: one[:2]) for item in _newest_first(alike))
     if not found or found[0][0] < 0 or found[-1][0] >= 0:
         return ordered, tuple(pointers)
     return _placed(directory, ordered), tuple(pointers)

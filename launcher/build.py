@@ -131,7 +131,7 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
             drain_command=site.command(where.drain),
             kernel_log=_kernel_log(given),
             node_check=_node_check(given),
-            slurm=None if env.slurm is None else SlurmStep(env.slurm.job_id, env.slurm.step_id, env.slurm.restarts),
+            slurm=None if env.slurm is None else SlurmStep(*env.slurm[:3], env.slurm.node),
             requeue=_requeue(given, env),
             output=_output(given, env, notes),
             timer_file=env.timer_file,

@@ -206,7 +206,8 @@ def _gathered(asked: Asked, around: Gathering, own: _Own) -> Meeting:
     if around.trouble:
         raise UsageError(around.trouble)
     port = around.port if own.port is None else own.port
-    asked.notes.append(f"{around.origin}: {asked.most} of {around.nodes} nodes meet at {around.host}:{port}")
+    alone = "" if around.listed else "; --nnodes 1 is this one alone"
+    asked.notes.append(f"{around.origin}: {asked.most} of {around.nodes} nodes meet at {around.host}:{port}{alone}")
     return _embedded(
         asked, own if own.here is not None else own._replace(here=around.here), configured, around.host, port
     )

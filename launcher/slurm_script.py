@@ -106,7 +106,7 @@ def script(wish: Wish, halves: Split) -> str:
         raise UsageError("no script given; write remuster slurm-script [its options] [remuster's options] script.py …")
     if wish.spares and _has(halves, "nnodes"):
         raise UsageError("--spares and --nnodes both say how many nodes train; leave one of them out")
-    own = list(halves.options)
+    own = [*halves.options, *(() if _has(halves, "requeue") else ("--requeue",))]
     if wish.spares:
         own.insert(0, f"--nnodes={wish.nodes}")
     signal = (_value(halves, "notice-signal") or "USR1").removeprefix("SIG")
@@ -168,7 +168,8 @@ srun --no-kill --kill-on-bad-exit=0 --wait=0 --ntasks-per-node=1 \\
     remuster {command}
 code=$?
 
-# 75: the next start may go well, or goes on after the time limit. 2: wrong usage. 69: the nodes could not meet.
+# 75: the next start may go well, or goes on after the time limit. Where remuster could not ask for it by itself, for
+# want of scontrol in a container, it is done here. 2: wrong usage. 69: the nodes could not meet.
 # Other codes are the script's own, or 128 + the signal that ended it: a requeue would only repeat them.
 if [ "$code" -eq 75 ] && [[ $SECONDS -ge {short} || ${{SLURM_RESTART_COUNT:-0}} -lt {requeues} ]]; then
     scontrol requeue "$SLURM_JOB_ID" && exit 75

@@ -39,6 +39,12 @@ def copy(sample: str, to: Path) -> Path:
     return to
 
 
+def after(path: Path, change: Callable[[Path], object]) -> Path:
+    """Change what was made; return it."""
+    change(path)
+    return path
+
+
 def cut(path: Path, by: int = 1) -> None:
     """Take bytes from the end of a file."""
     path.write_bytes(path.read_bytes()[:-by])

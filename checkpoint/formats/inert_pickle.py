@@ -3,6 +3,8 @@
 A pickle is a program. The standard library's ``pickletools`` takes it apart into instructions; the few of them that
 make plain values are carried out here, the rest leave inert marks. Time and memory are bounded by the input's size: no
 string is repeated, and nothing nested is hashed, which could take for ever for tuples of tuples of one tuple.
+``health/plain_pickle.py``, of a room that may not use this one, is stricter and faster: for dumps, which hold no
+objects and are read while a round that has failed waits.
 """
 
 from __future__ import annotations

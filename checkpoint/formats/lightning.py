@@ -22,7 +22,7 @@ ENDING = ".ckpt"
 VERSION = "pytorch-lightning_version"
 TAG = "checkpoint"  # of DeepSpeed's engine
 META = "meta.pt"
-STEP_IN_NAME = re.compile(r"(?:^|[^a-zA-Z])(?:global_)?step=(\d+)")
+STEP_IN_NAME = re.compile(r"(?:^|[^a-zA-Z_])(?:global_)?step=(\d+)")
 
 
 class Lightning:

@@ -2,8 +2,8 @@
 
 ``manifest.ocdbt`` names the tree's root; its nodes lie in data files and end in a CRC-32C, which is checked; they name
 the pieces that hold values, which carry no checksum: of these file and length are seen, and zeros in the place of what
-was written. Format: https://google.github.io/tensorstore/kvstore/ocdbt, version 0. Nodes are unpacked and checked in Python, so of a
-very large tree only the first part is followed.
+was written. Format: https://google.github.io/tensorstore/kvstore/ocdbt, version 0. Nodes are unpacked and checked in
+Python, so of a very large tree only the first part is followed.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ class Orbax:
 
     name = "orbax"
     unseen = (
-        "bytes of arrays changed in place (but for lost ends), or exchanged between pieces of one length; arrays that are kept outside "
-        "the B+tree (use_ocdbt=False); the part of an index beyond 4 MiB; _sharding gone"
+        "bytes of arrays changed in place (but for lost ends), or exchanged between pieces of one length; arrays that "
+        "are kept outside the B+tree (use_ocdbt=False); the part of an index beyond 4 MiB; _sharding gone"
     )
 
     def claims(self, name: str, files: Collection[str]) -> bool:

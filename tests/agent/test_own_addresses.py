@@ -5,7 +5,7 @@ import socket
 import psutil
 import pytest
 
-from remuster.agent.own_addresses import Choice, choose, is_own, own_addresses
+from remuster.agent.own_addresses import Choice, Elsewhere, choose, elsewhere, is_own, own_addresses
 from remuster.agent.ports import AddressError
 from remuster.agent.spec import Embedded
 
@@ -98,3 +98,23 @@ def test_a_name_that_nobody_knows_yet_is_here_when_that_is_said():
     found = own("no-such-host.invalid", here=True)
     assert found
     assert not any(address.startswith("127.") for address in found)
+
+
+@pytest.mark.parametrize(
+    ("host", "told", "reached"),
+    [
+        ("no-such-name.invalid", "10.0.0.9", "10.0.0.9"),
+        ("localhost", "10.0.0.9", "10.0.0.9"),  # Debian's line for a machine's own name, here for another's
+        ("192.0.2.7", "10.0.0.9", "192.0.2.7"),
+        ("192.0.2.7", "", "192.0.2.7"),
+        ("localhost", "", "localhost"),
+    ],
+)
+def test_another_machine_goes_by_the_name_where_it_leads_anywhere(host, told, reached):
+    assert elsewhere(Embedded(host, 29500, here=False, address=told)) == Elsewhere(reached)
+
+
+def test_a_name_that_leads_nowhere_is_doubted():
+    host, doubt = elsewhere(Embedded("no-such-name.invalid", 29500, here=False))
+    assert host == "no-such-name.invalid"
+    assert "is not known on this machine" in doubt

@@ -51,7 +51,7 @@ def test_what_becomes_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bod
     (tmp_path / "scontrol").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     said: list[str] = []
-    assert asyncio.run(requeue.requeue(SlurmStep("812", "0"), lambda pids: None, said.append)) is done
+    assert asyncio.run(requeue.requeue(SlurmStep("812", "0"), (), lambda pids: None, said.append)) is done
     assert said[0] == "job 812 is requeued: scontrol requeue 812"
     assert len(said) == (1 if done else 2)
     assert words in said[-1]

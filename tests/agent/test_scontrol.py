@@ -33,7 +33,7 @@ def line(**fields: object) -> str:
     return LINE.format(**(usual | fields))
 
 
-RUNNING = SlurmJob("RUNNING", "", 38.0, 0, "node[1-3]", False, True, 20.0)
+RUNNING = SlurmJob("RUNNING", "", 38.0, 0, "node[1-3]", False, True, 20.0, "node1")
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ RUNNING = SlurmJob("RUNNING", "", 38.0, 0, "node[1-3]", False, True, 20.0)
         (line(limit="UNLIMITED", end="Unknown"), CONFIG, RUNNING._replace(left_s=None)),
         (line(end="2026-11-30T12:33:56"), CONFIG, RUNNING._replace(left_s=None)),  # another time format was insisted on
         (line(end=1796042060), CONFIG, RUNNING._replace(left_s=-2.0)),
-        (line(restarts=2, batch=0), CONFIG, RUNNING._replace(restarts=2, may_requeue=False)),
+        (line(restarts=2, batch=0), CONFIG, RUNNING._replace(restarts=2, may_requeue=False, batch_host="")),
         (
             line(preempt=1796042050, end=1796042080),
             CONFIG,

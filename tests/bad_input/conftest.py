@@ -10,17 +10,11 @@ import pytest
 from bad_input.scene import Outcome, Row, Scene, play
 from bad_input.stores import Stores
 from etcd_server import EtcdServer
+from shared_etcd import etcd
+
+__all__ = ["etcd"]
 
 AT_ONCE = 6  # many rows do nothing but wait
-
-
-@pytest.fixture(scope="module")
-def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
-    """The one sound etcd of all rows; each has a run id of its own."""
-    server = EtcdServer(tmp_path_factory.mktemp("etcd"), durable=False)
-    server.start()
-    yield server
-    server.close()
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,21 @@ from remuster.checkpoint.names import Candidate, candidate, shown
         ("ckpt-1000.pth.tar", 1000),
         ("model_v2_epoch3.pth", 3),
         ("iteration-7.pt", 7),
+        ("epoch=3-step=1200.ckpt", 1200),
+        ("step=1200-epoch=3.ckpt", 1200),
+        ("epoch=3-step=1200-train_loss_step=0.25.ckpt", 1200),
+        ("epoch=3-step=1200-val_step=7.ckpt", 1200),
+        ("my_step=7-step=1200.ckpt", 1200),
+        ("mine--val_loss=2.34-step=1000-consumed_samples=256000.0-last.ckpt", 1000),
+        ("epoch=3-val_loss=0.25-global_step=1200.0.ckpt", 1200),
+        ("epoch=3-step=0.25.ckpt", 3),
+        ("checkpoint-epoch-12", 12),
+        ("epoch=03-val_acc=95.ckpt", 3),
+        ("epoch=3-val_loss=0.25.ckpt", 3),
+        ("ep3-ba1200-rank0.pt", 1200),
+        ("train_step_500.pt", 500),
+        ("checkpoint_3_1200.pt", 1200),
+        ("bar7-2.pt", 2),
     ],
 )
 def test_the_step_in_a_name(name: str, step: int) -> None:
@@ -36,6 +51,14 @@ def test_the_step_in_a_name(name: str, step: int) -> None:
 )
 def test_a_name_without_a_step_comes_after_those_that_have_one(name: str) -> None:
     assert candidate(name, is_file="." in name) == Candidate(name, -1)
+
+
+def test_a_batch_counts_within_its_epoch() -> None:
+    names = ("epoch-1-batch-900.pt", "epoch-2-batch-90.pt", "epoch-2-batch-100.pt")
+    found = [one for name in names if (one := candidate(name, True))]
+    assert [one.order for one in found] == sorted(one.order for one in found)
+    assert len({one.order for one in found}) == 3
+    assert {one.step for one in found} == {None}
 
 
 def test_a_date_orders_but_is_no_step() -> None:

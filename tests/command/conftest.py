@@ -9,6 +9,9 @@ import pytest
 from command import figures
 from command.cluster import Cluster, Place
 from etcd_server import EtcdServer
+from shared_etcd import etcd
+
+__all__ = ["etcd"]
 
 
 @pytest.fixture
@@ -17,15 +20,6 @@ def place(tmp_path: Path) -> Iterator[Place]:
     made = Place(tmp_path / "place")
     yield made
     made.close()
-
-
-@pytest.fixture(scope="module")
-def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
-    """One etcd for the module's runs; each has a run id of its own."""
-    server = EtcdServer(tmp_path_factory.mktemp("etcd"), durable=False)
-    server.start()
-    yield server
-    server.close()
 
 
 @pytest.fixture

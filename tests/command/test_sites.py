@@ -6,11 +6,15 @@ Each docstring says what was broken in a copy of the product to see the test fai
 from __future__ import annotations
 
 import json
+import os
 import signal
 import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from command.cluster import Cluster, Node, Place
+from command.cluster import COMMAND, Cluster, Node, Place
 from command.processes import signal_all, until
 
 pytestmark = pytest.mark.process
@@ -70,3 +74,57 @@ def test_b53_a_step_that_slurm_killed_on_a_node_is_no_memory_kill(cluster: Clust
     assert verdict["class"] == "node_lost"
     assert "oom" not in json.dumps(verdict).lower()
     assert "memory" not in json.dumps(verdict).lower()
+
+
+# --- cgroups, CPUs and devices ----------------------------------------------------------------------------------------
+CONTROLLERS = ("unified", "freezer", "memory", "cpuset")  # Slurm's, as far as this machine has them
+TELL = """
+import json, os, sys
+cgroups = dict(line.split(":", 2)[1:] for line in open("/proc/self/cgroup").read().split("\\n")[:-1])
+seen = {"cgroups": cgroups, "cpus": sorted(os.sched_getaffinity(0)), "gpus": os.environ.get("CUDA_VISIBLE_DEVICES")}
+open(sys.argv[1] + os.environ["RANK"], "w").write(json.dumps(seen))
+"""
+
+
+@pytest.fixture
+def step() -> Iterator[list[Path]]:
+    """Make the cgroups of a step, as proctrack/cgroup and task/cgroup do: one task of one step of one job."""
+    name = f"slurm-{uuid.uuid4().hex[:8]}"
+    mounts = [Path("/sys/fs/cgroup", each) for each in CONTROLLERS]
+    mounts = [mount for mount in mounts if os.access(mount / "cgroup.procs", os.W_OK)]
+    if not mounts:
+        pytest.skip("needs root and cgroup v1 or hybrid mounts")
+    made: list[Path] = []
+    for mount in mounts:
+        for folder in (mount / name, mount / name / "job_7", mount / name / "job_7" / "step_0"):
+            folder.mkdir()
+            made.append(folder)
+            if mount.name == "cpuset":
+                (folder / "cpuset.mems").write_text((mount / "cpuset.mems").read_text())
+                (folder / "cpuset.cpus").write_text(str(max(os.sched_getaffinity(0))))
+    yield [folder for folder in made if folder.name == "step_0"]
+    for folder in reversed(made):
+        until(lambda folder=folder: not (folder / "cgroup.procs").read_text(), f"{folder} is empty")  # type: ignore[misc]
+        folder.rmdir()
+
+
+def test_ranks_stay_within_the_cgroups_cpus_and_devices_of_their_task(place: Place, step: list[Path]) -> None:
+    """Red when ``cgroup.create`` makes the guardian's at the mount and not in its own: scancel would miss the ranks."""
+    enter = "".join(f"echo $$ > {folder}/cgroup.procs; " for folder in step)
+    folder = place.folder / "nodes" / "0"
+    args = ("--log-dir", folder / "logs", "--nproc-per-node", "2", place.script("t.py", TELL), place.desk / "rank-")
+    program = ("sh", "-c", enter + 'exec "$0" "$@"', str(COMMAND))
+    env = place.env | {"CUDA_VISIBLE_DEVICES": "2,5"}
+    node = Node(folder, [os.fspath(arg) for arg in args], env, place.folder, program=program)
+    place.nodes.append(node)
+    assert node.exit_code() == 0, node.say()
+    for rank in (0, 1):
+        seen = json.loads((place.desk / f"rank-{rank}").read_text())
+        assert seen["gpus"] == "2,5"
+        for folder in step:
+            mount = folder.parents[2]
+            path = seen["cgroups"]["" if mount.name == "unified" else mount.name]
+            within = f"/{folder.relative_to(mount)}"
+            assert path == within or path.startswith(f"{within}/remuster-"), path
+            if mount.name == "cpuset":
+                assert seen["cpus"] == [max(os.sched_getaffinity(0))]

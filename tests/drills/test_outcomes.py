@@ -14,6 +14,9 @@ from command.cluster import COMMAND, Cluster, Node
 from command.outcome import Expected, check
 from command.processes import until
 from etcd_server import EtcdServer
+from shared_etcd import etcd
+
+__all__ = ["etcd"]
 
 MACHINE_ID = Path("/etc/machine-id")
 pytestmark = [
@@ -43,14 +46,6 @@ class Hosts(Cluster):
         """Return what is held against hosts for this run's first round."""
         found = [json.loads(raw) for raw in self.keys("/remuster/~quarantine/").values()]
         return [bar for bar in found if bar["by"] == f"{self.run_id}/1"]
-
-
-@pytest.fixture(scope="module")
-def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
-    server = EtcdServer(tmp_path_factory.mktemp("etcd"), durable=False)
-    server.start()
-    yield server
-    server.close()
 
 
 @pytest.fixture

@@ -105,7 +105,8 @@ COMMAND_LINE = (
     Behaviour(
         "no `--rdzv-id`",
         "`none`, for every job: two on one store merge",
-        "a new name for each run, or the batch system's job; several nodes that meet at a service must be given one",
+        "a new name for each run, or the batch system's job (Slurm's step); several nodes that meet at a service must be "
+        "given one",
         "two jobs must never meet",
         "tests/command/test_scenarios.py::test_b07_two_jobs_without_an_id_never_meet",
     ),
@@ -282,7 +283,7 @@ SIGNALS = (
     Behaviour(
         "SIGUSR1, SIGUSR2",
         "end the agent and leave its ranks behind, unless listed in `--signals-to-handle`",
-        "passed on to ranks that have a handler; nobody ends",
+        "passed on to ranks that have a handler; nobody ends; under Slurm they are stop notices",
         "schedulers send them before a job's end",
         "tests/command/test_signals.py::test_b17_user_signals_reach_all_ranks_and_end_nobody",
     ),

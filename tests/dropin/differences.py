@@ -6,6 +6,7 @@ A pure comparison of what workers said. Used by `test_command_lines`.
 from __future__ import annotations
 
 import re
+import signal
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -91,8 +92,18 @@ DIFFERENCES = (
 _BY_NAME = {difference.name: difference for difference in DIFFERENCES}
 
 
+def _signals(said: Said) -> object:
+    """Return which signals a worker ignores, but for those that Slurm sends to all of a step when its end is near."""
+    found = said.get("signals")
+    if "SLURM_JOB_ID" not in said["env"] or not isinstance(found, dict):
+        return found
+    notices = 1 << (signal.SIGUSR1 - 1) | 1 << (signal.SIGUSR2 - 1)
+    return {**found, "SigIgn": f"{int(found['SigIgn'], 16) & ~notices:x}"}
+
+
 def unknown(theirs: Said, ours: Said) -> list[str]:
     """Return each way in which our worker differs from torchrun's that is not on the list."""
+    theirs, ours = ({**said, "signals": _signals(said)} for said in (theirs, ours))
     found = [
         f"{fact}: torchrun {theirs.get(fact)!r}, ours {ours.get(fact)!r}"
         for fact in sorted({*theirs, *ours})

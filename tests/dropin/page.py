@@ -15,7 +15,8 @@ Compared with torchrun 2.13. Where this page is silent a command line should mea
 ## What a rank sees
 
 Arguments, working directory, open files, limits, signals and environment are the same, but for these variables, and
-for those that begin with `{OURS}`, which only our ranks have.
+for those that begin with `{OURS}`, which only our ranks have. Under Slurm ranks ignore SIGUSR1 and SIGUSR2 until they
+handle them: Slurm sends them to all processes of a step, and they are a notice there ([signals.md](signals.md)).
 
 | variable | why it differs |
 | --- | --- |

@@ -106,7 +106,7 @@ def test_a_pbs_job_needs_nothing_typed(command: Command) -> None:
     spec = command.spec("t.py", **PBS)
     assert met(spec) == (2, 2, ME, port("12.head"))
     assert (spec.run_id, spec.new_run, spec.launch_id, spec.nproc) == ("12.head", False, "", 1)
-    assert f"PBS_NODEFILE: 2 of 2 nodes meet at {ME}:{port('12.head')}" in command.stderr
+    assert f"PBS_NODEFILE: 2 of 2 nodes meet at {ME}:{port('12.head')}; --nnodes 1 is" in command.stderr
     assert command.spec("--rdzv-id x --nnodes 1:2 t.py", **PBS).run_id == "x"
     service = command.spec("t.py", REMUSTER_ENDPOINT="e", **PBS)
     assert (service.endpoints, service.max_nodes, service.run_id) == ((("e", 2379),), 2, "12.head")

@@ -162,6 +162,8 @@ def test_a_step_is_read() -> None:
         ({"SLURM_JOB_ID": "812"}, 1),
         (LEFT_OVER, 1),  # of the step in which sbatch was called, of another node and size
         (step(SLURMD_NODENAME="node9"), 3),  # of the same size
+        (step(SLURM_NNODES="4"), 4),  # on a node of it
+        (step(SLURM_NTASKS="6"), 3),
         (step(SLURM_STEP_ID="4294967290"), 3),  # the shell of salloc with use_interactive_step
         (step(SLURM_STEP_ID="4294967291"), 3),
         (step(SLURM_STEP_ID="x"), 3),
@@ -220,7 +222,7 @@ def test_srun_needs_no_flag(command: Command) -> None:
         assert spec.embedded == Embedded("node1", port, here=node == 0, address="10.81.0.1")
         assert (spec.backend, spec.endpoints) == (Backend.ETCD, (("node1", port),))
         assert (spec.run_id, spec.launch_id, spec.new_run) == ("812.0", "812.0.1", False)
-        assert spec.slurm == SlurmStep("812", "0", 1)
+        assert spec.slurm == SlurmStep("812", "0", 1, node)
 
 
 def test_unequal_nodes(command: Command) -> None:

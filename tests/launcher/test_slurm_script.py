@@ -78,10 +78,10 @@ def test_the_command_arrives_word_for_word(tmp_path: Path) -> None:
     assert ran.srun[:at] == [
         *("--no-kill", "--kill-on-bad-exit=0", "--wait=0", "--ntasks-per-node=1", "--cpus-per-task=96"),
     ]
-    token = ran.srun[at + 3]
-    assert ran.srun[at + 1 : at + 3] == ["--nnodes=4", "--max-restarts=9"]
+    token = ran.srun[at + 4]
+    assert ran.srun[at + 1 : at + 4] == ["--nnodes=4", "--max-restarts=9", "--requeue"]
     assert token == f"--rdzv-conf=token_file={tmp_path}/.remuster-812-0"
-    assert ran.srun[at + 4 :] == ["--", "my train.py", *args]
+    assert ran.srun[at + 5 :] == ["--", "my train.py", *args]
     assert split(ran.srun[at + 1 :]).script_args == tuple(args)
     assert ran.token == "600"
 

@@ -125,6 +125,8 @@ class Agent:
             held_s=cfg.timing.ttl_s + STORE_SLACK_S,
             stall_s=2400.0,
             terms=given.terms,
+            asks=cfg.asks,
+            reserve_s=8.0,
         )
         world.note(name, "begins", f"launch {launch} on {machine.name}")
         self.node, actions = node.begin(settings, self.clock())
@@ -256,6 +258,12 @@ class Agent:
                 self.guardian.tell(lambda: self.guardian.terminate(n))
             case words.Notify():
                 pass  # ranks that end sooner for it are ranks that end
+            case words.AskLimit(leaving=leaving):
+                if world.rng.random() < 0.8:  # else it does not come back
+                    left = world.rng.choice((None, 0.0, 5.0, 30.0, 120.0))
+                    why = "" if left is None else "the limit"
+                    answer = lambda: words.Limited(self.clock(), leaving, why, left)  # noqa: E731
+                    world.after(world.rng.random() * 6.0, lambda: self.post("limit", lambda: self.take(answer())))
             case words.Inspect(round=n):
                 looked = words.Inspected
                 if world.rng.random() < 0.8:  # else it does not come back

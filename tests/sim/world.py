@@ -54,6 +54,7 @@ class Config:
     check: str = ""  # how the check of a blamed node ends; '' = by chance
     views: float = 0.0  # share of machines that may see other checkpoints than the rest
     fixed_views: bool = False  # … as a story says
+    asks: bool = False  # there is a scheduler that says how much time is left, or does not
     hold: bool = False  # the first launch, and most later ones, are begun with --on-store-loss=hold
     timing: Timing = Timing(15, 3.0)
     keys: Keys = Keys("sim")

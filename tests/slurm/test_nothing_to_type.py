@@ -16,6 +16,7 @@ from remuster.launcher.slurm_script import Wish, script
 
 pytestmark = pytest.mark.drill
 
+KEEP = "--no-kill --kill-on-bad-exit=0 --wait=0"
 TELL = """
 import os
 env = os.environ
@@ -70,6 +71,16 @@ def test_srun_needs_nothing_else(cluster: Cluster) -> None:
     World(said, f"{job.id}.0").check(node1=2, node2=2, node3=2)
     assert len(World(said, f"{job.id}.1").nodes) == 2
     assert said.count("this node stood by as a spare and ran nothing") == 1
+
+
+def test_from_a_login_node(cluster: Cluster) -> None:
+    """Without a batch script: srun by itself, and in an allocation of salloc's."""
+    line = f"srun --ntasks-per-node=1 --gpus-per-node=2 remuster {tell(cluster)}"
+    for command in (f"{line.replace('srun', 'srun -N2', 1)} 2>&1", f"salloc -N2 --gpus-per-node=2 {line} 2>&1"):
+        said = cluster.sh(command)
+        (run,) = set(re.findall(r"run_id=(\S+)", said))
+        assert re.fullmatch(r"[0-9]+\.0", run)
+        assert [line[:2] for line in World(said, run).ranks] == [[str(rank), "4"] for rank in range(4)]
 
 
 def test_nodes_with_unequal_gpus(new_cluster: Callable[[Setup], Cluster]) -> None:
@@ -156,6 +167,34 @@ def test_a_job_that_was_submitted_in_a_step_is_not_that_step(cluster: Cluster) -
     cluster.sbatch(f"srun -N2 -n2 sh -c '[ $SLURM_PROCID = 1 ] || sbatch -N1 -o {inner}.out {inner}'", "-N2")
     until(lambda: Path(f"{inner}.out").exists() and "seen" in Path(f"{inner}.out").read_text(), "the inner job ran", 60)
     assert "seen 0 1 0 1" in Path(f"{inner}.out").read_text()
+
+
+def test_a_job_that_lost_its_first_node_is_ended_when_its_run_is_over(cluster: Cluster) -> None:
+    """Batch script and srun are gone with it; Slurm would hold the others to the time limit."""
+    etcd = Etcd(cluster.lab, cluster.lab.host("e1"))
+    file = cluster.directory / "wait.py"
+    file.write_text(
+        f"import os, time\nprint('seen', flush=True)\nwhile not os.path.exists('{file}.end'): time.sleep(0.1)\n"
+    )
+    lines = f"export REMUSTER_ENDPOINT={etcd.endpoint}\nsrun {KEEP} remuster --nnodes 2:3 --max-restarts 3 {file}"
+    job = cluster.sbatch(lines, "-N3", "--ntasks-per-node=1", "--no-kill", "--requeue", "--exclude=node4")
+    until(lambda: job.output().count("seen") == 3, "three ranks run", 40)
+    cluster.crash("node1")
+    until(lambda: job.nodes() == ["node2", "node3"], "Slurm has noticed", 60)
+    Path(f"{file}.end").touch()
+    assert job.wait_for("CANCELLED", timeout_s=60)["Restarts"] == "0"
+    cluster.wait_idle("node2", "node3")
+
+
+def test_a_job_that_lost_its_store_with_its_first_node_is_requeued(cluster: Cluster) -> None:
+    file = cluster.directory / "wait.py"
+    file.write_text("import time\nprint('seen', flush=True)\ntime.sleep(600)\n")
+    line = f"srun {KEEP} remuster --rdzv-timeout 40 {file}"
+    job = cluster.sbatch(line, "-N3", "--ntasks-per-node=1", "--no-kill", "--requeue", "--exclude=node4")
+    until(lambda: job.output().count("seen") == 3, "three ranks run", 40)
+    cluster.crash("node1")
+    assert job.wait_for("PENDING", timeout_s=90)["Restarts"] == "1"
+    cluster.wait_idle("node2", "node3")
 
 
 def test_the_printed_script_is_preempted_and_comes_back(new_cluster: Callable[[Setup], Cluster]) -> None:

@@ -8,13 +8,11 @@ from collections.abc import Callable
 import pytest
 from drills.sight import until
 from slurm.cluster import BatchJob, Cluster, Setup
-from slurm.training import KEEP, Training
+from slurm.training import ENDS, GOES_ON, KEEP, VERIFIED, Training
 
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(420)]
 
 WARNED = re.compile(r"the job's time limit is near: (\d+) s are left")
-VERIFIED = re.compile(r"step (\d+) verified")
-ENDS, GOES_ON = re.compile(r"round \d+ ends at step (\d+)"), re.compile(r"round \d+ goes on at step (\d+)")
 A_LIMIT_S = 100.0  # a minute, and half of one in which Slurm does not look
 
 

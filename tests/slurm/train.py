@@ -3,7 +3,8 @@
 Each step adds up what all samples of the step say, which the ranks share out: the weights are the same at any number
 of ranks. The ranks meet at MASTER_ADDR and wait for each other without a timeout, as collectives may. They publish
 every five steps and, when the job is to stop, at once; then they leave with 0. OUT/final is there when all is done.
-OUT/alive and OUT/alive.steps have the signs of life that ``drills.signs`` reads.
+OUT/round-N has
+the step at which round N begins; OUT/alive and OUT/alive.steps have the signs of life that ``drills.signs`` reads.
 """
 
 from __future__ import annotations
@@ -100,6 +101,8 @@ if point is not None:
     weights, done = json.loads((point.path / "weights").read_text()), point.step
     if rank == 0:
         print(f"round {round_} goes on at step {done}", flush=True)
+if rank == 0:
+    (out / f"round-{round_}").write_text(f"{done}")
 stop = False
 while done < steps and not stop:
     mine = range(done * SAMPLES, (done + 1) * SAMPLES)[rank::world]

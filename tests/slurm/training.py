@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Collection
@@ -17,7 +18,11 @@ from slurm.cluster import ROOT, Cluster
 SCRIPT = Path(__file__).with_name("train.py")
 LEASE_S = 6  # the least that a kill bound of 2 s allows
 KEEP = "--no-kill --kill-on-bad-exit=0"  # of srun: a node that is lost or ends does not take the others with it
-CONF = f"lease_ttl={LEASE_S},kill_bound=2,last_call_timeout=3"
+CONF = f"lease_ttl={LEASE_S},kill_bound=2"
+
+# What a job's output says of steps.
+ENDS, GOES_ON = re.compile(r"round \d+ ends at step (\d+)"), re.compile(r"round \d+ goes on at step (\d+)")
+VERIFIED = re.compile(r"step (\d+) verified")
 
 
 class Training:
@@ -54,6 +59,18 @@ class Training:
     def wait_saved(self, n: int = 1) -> None:
         """Wait until ``n`` checkpoints are whole."""
         until(lambda: len(list((self.out / "checkpoints").glob("step-*/manifest.json"))) >= n, "a checkpoint")
+
+    def wait_agents(self, count: int) -> None:
+        """Wait until so many agents have seen a round run, in it or standing by."""
+        logs = self.out / "logs"
+        until(
+            lambda: sum('"running"' in f.read_text() for f in logs.glob("*/events.jsonl")) >= count,
+            f"{count} agents have joined",
+        )
+
+    def begun(self, n: int) -> int:
+        """Return at which step round ``n`` began."""
+        return int((self.out / f"round-{n}").read_text())
 
     def wait_step(self, n: int) -> None:
         until(lambda: any(sign.step >= n for sign in self.steps.read()), f"step {n}")

@@ -21,7 +21,9 @@ def test_the_real_one_is_whole() -> None:
     assert judged(REAL) == Whole("CRC-32 of 1 file(s) of torch.save", step=5)
 
 
-@pytest.mark.parametrize("name", ["last.ckpt", "last-v1.ckpt", "epoch=0-step=5-v2.ckpt", "00-5.ckpt"])
+@pytest.mark.parametrize(
+    "name", ["last.ckpt", "last-v1.ckpt", "epoch=0-step=5-v2.ckpt", "00-5.ckpt", "train_loss_step=0.25-step=5.ckpt"]
+)
 def test_other_names_of_it(tmp_path: Path, name: str) -> None:
     path = Path(shutil.copy(REAL, tmp_path / name))
     finding = judged(path)

@@ -1,4 +1,4 @@
-"""Frames of Zstandard whose end was lost: seen by stepping over their blocks. Real ones are in test_orbax and test_fuzz."""
+"""Frames of Zstandard whose end was lost: seen by stepping over their blocks. Real ones: test_orbax."""
 
 from __future__ import annotations
 

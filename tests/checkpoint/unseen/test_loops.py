@@ -11,6 +11,7 @@ import pytest
 from made_files import safetensors_file, torch_file
 from unseen_checkpoints import (
     Case,
+    after,
     append,
     copy,
     cut,
@@ -682,7 +683,110 @@ COLOSSAL_CASES = [
     ),
     Case("colossalai running states of another step", lambda d: booster(d, step=7), {"step-10": "whole"}, 7),
 ]
-CASES = [*ACCELERATE_CASES, *TRAINER_CASES, *LIGHTNING_CASES, *COLOSSAL_CASES]
+AGAIN = [  # a second round, labelled when the errors of the first had been mended
+    Case(
+        "trainer 3 ranks for 2",
+        lambda d: torch_file(trainer(d) / "rng_state_2.pth", {"x": 1}),
+        {"checkpoint-10": "whole"},
+        10,
+    ),
+    Case(
+        "trainer optimizer link",
+        lambda d: after(
+            trainer(d),
+            lambda s: ((s / "optimizer.pt").unlink(), (s / "optimizer.pt").symlink_to("../checkpoint-5/optimizer.pt")),
+        ),
+        {"checkpoint-10": "not whole"},
+        5,
+    ),
+    Case(
+        "trainer optimizer fifo",
+        lambda d: after(trainer(d), lambda s: ((s / "optimizer.pt").unlink(), os.mkfifo(s / "optimizer.pt"))),
+        {"checkpoint-10": "torn:optimizer.pt"},
+        5,
+    ),
+    Case(
+        "trainer model a folder",
+        lambda d: after(trainer(d), lambda s: ((s / "model.safetensors").unlink(), (s / "model.safetensors").mkdir())),
+        {"checkpoint-10": "torn:model"},
+        5,
+    ),
+    Case(
+        "trainer bak beside",
+        lambda d: (trainer(d), shutil.copytree(d / "checkpoint-10", d / "checkpoint-10.bak")),
+        {"checkpoint-10": "whole"},
+        10,
+    ),
+    Case("trainer nested sub-run", lambda d: trainer(d / "run-1"), {}, None),
+    Case(
+        "lightning dir+file",
+        lambda d: (ckpt_folder(d), copy(CKPT, d / "last.ckpt")),
+        {"last.ckpt": "whole", "epoch=0-step=5.ckpt": "whole"},
+        5,
+    ),
+    Case(
+        "lightning meta cut", lambda d: half(ckpt_folder(d) / "meta.pt"), {"epoch=0-step=5.ckpt": "torn:meta.pt"}, None
+    ),
+    Case(
+        "lightning weights-only newer",
+        lambda d: (
+            copy(CKPT, d / "epoch=0-step=5.ckpt"),
+            torch_file(
+                d / "epoch=1-step=10.ckpt",
+                {"state_dict": {}, "pytorch-lightning_version": "2.6", "global_step": 10, "epoch": 1},
+            ),
+        ),
+        {"epoch=1-step=10.ckpt": "torn"},
+        5,
+    ),
+    Case(
+        "fabric file",
+        lambda d: torch_file(d / "step-10.ckpt", {"model": {}, "step": 10}),
+        {"step-10.ckpt": "whole"},
+        10,
+    ),
+    Case(
+        "accelerate scheduler_1 alone",
+        lambda d: (acc(d) / "scheduler.bin").rename(d / "checkpoint_5/scheduler_1.bin"),
+        {"checkpoint_5": "torn:scheduler.bin"},
+        None,
+    ),
+    Case(
+        "accelerate hole custom",
+        lambda d: (acc(d) / "custom_checkpoint_0.pkl").rename(d / "checkpoint_5/custom_checkpoint_1.pkl"),
+        {"checkpoint_5": "torn:custom_checkpoint_0"},
+        None,
+    ),
+    Case(
+        "accelerate diffusers",
+        lambda d: after(
+            acc(d, "checkpoint-500"),
+            lambda s: (
+                (s / "unet").mkdir(),
+                (s / "model.safetensors").rename(s / "unet/diffusion_pytorch_model.safetensors"),
+                (s / "unet/config.json").write_text("{}"),
+            ),
+        ),
+        {"checkpoint-500": "whole"},
+        500,
+    ),
+    Case(
+        "accelerate swapped rng",
+        lambda d: after(acc(d), lambda s: shutil.copy(s / "random_states_0.pkl", s / "random_states_1.pkl")),
+        {"checkpoint_5": "torn:random_states_1"},
+        None,
+    ),
+    Case(
+        "colossal pipeline left",
+        lambda d: after(
+            booster(d),
+            lambda s: ((s / "model/tmp_index_files").mkdir(), (s / "model/tmp_index_files/x.json").write_text("{}")),
+        ),
+        {"step-10": "torn:tmp_index_files"},
+        None,
+    ),
+]
+CASES = [*AGAIN, *ACCELERATE_CASES, *TRAINER_CASES, *LIGHTNING_CASES, *COLOSSAL_CASES]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "_"))

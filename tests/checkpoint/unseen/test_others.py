@@ -10,7 +10,7 @@ import pytest
 from like_torch import saved
 from made_files import safetensors_file, torch_file
 from steps_on_disk import published
-from unseen_checkpoints import Case, append, copy, cut, differences, edit, flip, foreign, half, hf_step, zero
+from unseen_checkpoints import Case, after, append, copy, cut, differences, edit, flip, foreign, half, hf_step, zero
 
 ORBAX = "orbax/complete/5"
 RAY = "ray/after-worker-kill/case"
@@ -595,7 +595,134 @@ MIXED_CASES = [
         5,
     ),
 ]
-CASES = [*ORBAX_CASES, *RAY_CASES, *PLAIN_CASES, *OWN_CASES, *MIXED_CASES]
+AGAIN = [  # a second round, labelled when the errors of the first had been mended
+    Case(
+        "manifest latest ahead",
+        lambda d: (own(d), (d / "latest.json").write_text(json.dumps({"name": "step-000000000015"}))),
+        {"step-000000000010": "whole"},
+        10,
+    ),
+    Case(
+        "manifest superseded",
+        lambda d: (own(d), shutil.copytree(d / "step-000000000010", d / "step-000000000015.superseded-3-1")),
+        {},
+        10,
+    ),
+    Case(
+        "manifest uppercase digest",
+        lambda d: after(own(d), lambda s: (s / "COMMITTED").write_text((s / "COMMITTED").read_text().upper())),
+        {"step-000000000010": "torn"},
+        5,
+    ),
+    Case(
+        "manifest part a link",
+        lambda d: after(own(d), lambda s: ((s / "part-3").rename(d / "p"), (s / "part-3").symlink_to(d / "p"))),
+        {"step-000000000010": "torn:part-3"},
+        5,
+    ),
+    Case(
+        "ray dup names",
+        lambda d: edit(
+            ray(d) / "checkpoint_manager_snapshot.json",
+            latest_checkpoint_result={"checkpoint_dir_name": "checkpoint_2026-11-29_11-43-28.575354", "metrics": {}},
+        ),
+        {LAST: "whole"},
+        15,
+    ),
+    Case(
+        "ray empty list",
+        lambda d: edit(ray(d) / "checkpoint_manager_snapshot.json", checkpoint_results=[]),
+        {LAST: "torn"},
+        None,
+    ),
+    Case(
+        "orbax only commit",
+        lambda d: ((d / "10").mkdir(parents=True), (d / "10/commit_success.txt").write_text("x")),
+        {"10": "torn"},
+        None,
+    ),
+    Case(
+        "orbax two items one torn tree",
+        lambda d: (orbax_items(orbax(d)), (d / "10/state/manifest.ocdbt").unlink()),
+        {"10": "torn:manifest.ocdbt"},
+        5,
+    ),
+    Case("plain step vs name", lambda d: plain(d / "model_100.pt", {"step": 150}), {"model_100.pt": "whole"}, 150),
+    Case("plain 1-digit mix", lambda d: [plain(d / f"ckpt{n}.pt") for n in (9, 10)], {}, 10),
+    Case("plain tensor step", lambda d: plain(d / "m_3.pt", {"global_step": 12}), {}, 12),
+    Case(
+        "plain hf export beside",
+        lambda d: (
+            models(d),
+            torch_file(d / "pytorch_model-00001-of-00002.bin", {"x": 1}),
+            torch_file(d / "pytorch_model-00002-of-00002.bin", {"x": 1}),
+        ),
+        {"model_200.pt": "whole"},
+        200,
+    ),
+    Case(
+        "plain consolidated",
+        lambda d: (
+            models(d),
+            torch_file(d / "consolidated.00.pth", {"x": 1}),
+            torch_file(d / "consolidated.01.pth", {"x": 1}),
+        ),
+        {"model_200.pt": "whole"},
+        200,
+    ),
+    Case(
+        "plain GAN",
+        lambda d: [plain(d / f"{r}_{n}.pth") for r in "GD" for n in (1000, 2000)],
+        {"G_2000.pth": "whole"},
+        2000,
+    ),
+    Case(
+        "plain GAN torn",
+        lambda d: ([plain(d / f"{r}_{n}.pth") for r in "GD" for n in (1000, 2000)], half(d / "D_2000.pth")),
+        {"G_2000.pth": "torn:D_2000.pth"},
+        1000,
+    ),
+    Case(
+        "plain ema",
+        lambda d: (
+            [plain(d / f"{r}_{n}.pt") for r in ("model", "ema", "opt") for n in (1000, 2000)],
+            (d / "opt_2000.pt").unlink(),
+        ),
+        {"model_2000.pt": "torn:opt_2000"},
+        1000,
+    ),
+    Case(
+        "plain improved diffusion",
+        lambda d: [plain(d / f"{r}{n:06d}.pt") for r in ("model", "ema_0.9999_", "opt") for n in (10000, 20000)],
+        {},
+        20000,
+        chosen="model020000.pt",
+    ),
+    Case(
+        "plain improved diffusion torn",
+        lambda d: (
+            [plain(d / f"{r}{n:06d}.pt") for r in ("model", "ema_0.9999_", "opt") for n in (10000, 20000)],
+            (d / "opt020000.pt").unlink(),
+        ),
+        {"model020000.pt": "torn:opt020000.pt"},
+        10000,
+    ),
+    Case(
+        "plain yolo",
+        lambda d: (plain(d / "best.pt", {"epoch": 3}), plain(d / "last.pt", {"epoch": 5})),
+        {},
+        None,
+        chosen="last.pt",
+    ),
+    Case(
+        "plain yolo torn",
+        lambda d: (plain(d / "best.pt", {"epoch": 3}), half(plain(d / "last.pt", {"epoch": 5}))),
+        {"last.pt": "torn"},
+        None,
+        chosen="best.pt",
+    ),
+]
+CASES = [*AGAIN, *ORBAX_CASES, *RAY_CASES, *PLAIN_CASES, *OWN_CASES, *MIXED_CASES]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "_"))

@@ -9,9 +9,10 @@ from argparse import Namespace
 from pathlib import Path
 
 import pytest
+from checkpoint_samples import SAMPLES
 from like_torch import Holder
 from made_files import torch_file
-from unseen_checkpoints import Case, copy, cut, differences, flip, foreign, half, rebuilt, zero
+from unseen_checkpoints import Case, after, copy, cut, differences, flip, foreign, half, rebuilt, zero
 
 DCP = "dcp/complete/step-00000005"
 MEGATRON = "megatron/complete"
@@ -478,7 +479,70 @@ DEEPSPEED_CASES = [
         None,
     ),
 ]
-CASES = [*DCP_CASES, *MEGATRON_CASES, *DEEPSPEED_CASES]
+AGAIN = [  # a second round, labelled when the errors of the first had been mended
+    Case(
+        "deepspeed tag tmp",
+        lambda d: (zero1(d), shutil.copytree(d / "global_step5", d / "global_step10.tmp")),
+        {"global_step5": "whole"},
+        5,
+    ),
+    Case(
+        "deepspeed two saves mix",
+        lambda d: shutil.copy(
+            SAMPLES / "deepspeed/z2/global_step2/zero_pp_rank_1_mp_rank_00_optim_states.pt",
+            zero1(d) / "zero_pp_rank_1_mp_rank_00_optim_states.pt",
+        ),
+        {"global_step5": "torn"},
+        None,
+    ),
+    Case(
+        "deepspeed stray rank",
+        lambda d: shutil.copy(
+            zero1(d) / "zero_pp_rank_1_mp_rank_00_optim_states.pt",
+            d / "global_step5/zero_pp_rank_2_mp_rank_00_optim_states.pt",
+        ),
+        {"global_step5": "torn:zero_pp_rank_2"},
+        None,
+    ),
+    Case(
+        "deepspeed swapped",
+        lambda d: after(
+            zero1(d),
+            lambda s: (
+                (s / O1).rename(s / "x"),
+                (s / O1.replace("rank_1", "rank_0")).rename(s / O1),
+                (s / "x").rename(s / O1.replace("rank_1", "rank_0")),
+            ),
+        ),
+        {"global_step5": "torn"},
+        None,
+    ),
+    Case("megatron release tracker", lambda d: megatron(d, "release"), {"iter_0000005": "whole"}, 5),
+    Case(
+        "megatron release",
+        lambda d: (megatron(d, "release"), shutil.copytree(d / "iter_0000005", d / "release")),
+        {"iter_0000005": "whole"},
+        5,
+    ),
+    Case(
+        "megatron tmp metadata",
+        lambda d: (megatron(d) / "x", shutil.copy(d / "iter_0000005/.metadata", d / "iter_0000005/.metadata.tmp")),
+        {"iter_0000005": "torn:.metadata.tmp"},
+        None,
+    ),
+    Case(
+        "dcp copy of",
+        lambda d: (dcp(d), dcp(d, "step-10 (copy)"), dcp(d, "Copy of step-5")),
+        {"step-10": "whole"},
+        10,
+        chosen="",
+    ),
+    Case("dcp padded and not", lambda d: (dcp(d, "step-010"), dcp(d, "step-9")), {"step-010": "whole"}, 10),
+    Case("dcp k", lambda d: (dcp(d, "step-1000"), dcp(d, "step-999")), {}, 1000),
+    Case("dcp spaces", lambda d: dcp(d, "step 10"), {"step 10": "whole"}, 10),
+    Case("dcp unicode", lambda d: dcp(d, "schritt-10é"), {"schritt-10é": "whole"}, 10),
+]
+CASES = [*AGAIN, *DCP_CASES, *MEGATRON_CASES, *DEEPSPEED_CASES]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "_"))
