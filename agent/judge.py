@@ -111,8 +111,8 @@ def weigh(ask: Conclude, allowance: Allowance, newest_step: int, now: int) -> Ju
 def _suspect(ask: Conclude, evidence: RoundEvidence, verdict: Verdict) -> ResumePoint:
     """Return where the round re-entered, if its end speaks against that; a point without a path if not.
 
-    That is so when ranks were seen not to go on as before, and when numbers went wrong within their first steps, before
-    they were seen to.
+    That is so when ranks were seen not to go on as before, when they could not load it before any step, and when
+    numbers went wrong within their first steps, before they were seen to go on.
     """
     found = entry_of(ask.history, ask.round)
     path, name, step = str(found.get("path") or ""), str(found.get("name") or ""), found.get("step")
@@ -120,11 +120,12 @@ def _suspect(ask: Conclude, evidence: RoundEvidence, verdict: Verdict) -> Resume
         return ResumePoint()
     facts = [fact for node in evidence.nodes for fact in node.facts]
     told = [fact for fact in facts if isinstance(fact, Reentry)]
-    refuted = any(isinstance(fact, Early) and fact.sign == REENTRY for fact in facts) or any(
-        one.refuted for one in told
-    )
-    soon = ask.reentered is None and -1 < max((one.said for one in told), default=-1) <= MOST
-    return ResumePoint(path, step, name=name) if refuted or (soon and verdict.family == "numerical") else ResumePoint()
+    speaks = any(isinstance(fact, Early) and fact.sign == REENTRY for fact in facts) or any(r.refuted for r in told)
+    if not speaks and ask.reentered is None:
+        said = max((one.said for one in told), default=-1)
+        soon = {"numerical": 0 <= said <= MOST, "checkpoint": said <= 0}
+        speaks = soon.get(verdict.family, False)
+    return ResumePoint(path, step, name=name) if speaks else ResumePoint()
 
 
 def _blame(verdict: Verdict, mapped: Mapped | None, evidence: RoundEvidence) -> Blame:

@@ -86,11 +86,7 @@ def looks(directory: Path, asked: Asked, patience: Patience | None = None, seen:
         if reason := asked.objection(candidate.name):
             yield Look(candidate.name, words=reason, step=candidate.step, fits=True)
             continue
-        if asked.below is not None and candidate.step is not None and candidate.step >= asked.below[0]:
-            words, unfinished = asked.below[1], candidate.unfinished
-            yield Look(candidate.name, words=words, step=candidate.step, unfinished=unfinished, fits=True)
-            continue
-        look = examine(directory, candidate, asked, patience, seen)
+        look = examine(directory, candidate, asked, patience, seen)  # whose step says more than a number in a name
         if look.whole and look.step is not None and asked.below is not None and look.step >= asked.below[0]:
             look = look._replace(whole=None, words=asked.below[1])
         yield beside.compared(at, look)

@@ -83,7 +83,7 @@ def judge(at: Resumed, now: Mapping[int, Said], before: Mapping[int, Said]) -> U
         if why := _uneven(one, ranks[0]):
             return Unproven(0, why)
         if why := _elsewhere(one, at.step):
-            return Refuted(one.rank, steps, why) if at.counted else Unproven(0, f"rank {one.rank} {why}")
+            return Refuted(one.rank, steps, why) if _alike(one, at) else Unproven(0, f"rank {one.rank} {why}")
     if steps < ENOUGH or (len(ranks) < len(now) and steps < MOST):
         return Unproven(steps)
     for one in ranks:
@@ -120,6 +120,12 @@ def _elsewhere(one: _Rank, step: int) -> str:
         return ""
     right = step + 1 if stride == 1 else f"one of {step + 1} to {step + stride}"
     return f"said step {first} first, and the steps behind it, where step {right} comes after the checkpoint's"
+
+
+def _alike(one: _Rank, at: Resumed) -> bool:
+    """Tell whether the rank's steps and the checkpoint's seem to count the same, not batches here and updates there."""
+    reached = max((entry.step for entry in one.last), default=at.step)
+    return at.counted and one.entries[0].step <= 2 * at.step and reached >= at.step - 1
 
 
 def _astray(one: _Rank) -> str:

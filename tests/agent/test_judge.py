@@ -228,6 +228,16 @@ def test_numbers_that_go_wrong_soon_speak_against_the_checkpoint(
     assert (made.suspect.name, made.retry) == (("step-150", True) if suspect else ("", False))
 
 
+@pytest.mark.parametrize(("steps", "suspect"), [(-1, True), (0, True), (1, False)])
+def test_a_checkpoint_that_cannot_be_loaded_is_suspect_whether_ranks_say_steps_or_not(
+    steps: int, suspect: bool
+) -> None:
+    """Behind a first step it may be anything that was read, or the one that was being saved."""
+    torn = "RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory"
+    made = weigh(resumed(failed(torn), Reentry(0, steps)), Allowance(3, ()), 150, NOW)
+    assert (made.verdict.cls, made.retry, made.suspect.name) == ("ckpt_corrupt", True, "step-150" if suspect else "")
+
+
 def test_what_else_ends_a_round_that_had_resumed_speaks_against_nothing() -> None:
     made = weigh(resumed(failed(ECC), Reentry(0, 2)), Allowance(3, ()), 150, NOW)
     assert made.suspect.path == ""
