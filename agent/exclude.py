@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from .hostlist import HostListError, expand
 from .occurrences import part
 from .slurm_job import fields, job_fields
+
+if TYPE_CHECKING:
+    from .scontrol import Unknown
 
 SHOWN = 4
 TRIES, AGAIN_S = 4, 0.2  # well within the 30 s from SIGTERM to SIGKILL
@@ -44,14 +47,7 @@ class Exclusion(NamedTuple):
     sentence: str
 
 
-class NoWord(Protocol):
-    """Why Slurm has not answered."""
-
-    @property
-    def why(self) -> str: ...
-
-
-Scontrol = Callable[[Sequence[str]], Awaitable["str | NoWord"]]
+Scontrol = Callable[[Sequence[str]], Awaitable["str | Unknown"]]
 """Runs `scontrol` with these words; returns what it prints, or why there is nothing."""
 
 
