@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from remuster.agent.exclude import Allocation, Bad, Exclusion, after, exclude, exclusion, prepare
+from remuster.agent.exclude import exclude, prepare
+from remuster.agent.exclusion import Allocation, Bad, Exclusion, after, exclusion
 from remuster.agent.scontrol import Unknown
 
 NODES = ("node1", "node2", "node3")
