@@ -105,7 +105,8 @@ COMMAND_LINE = (
     Behaviour(
         "no `--rdzv-id`",
         "`none`, for every job: two on one store merge",
-        "a new name for each run, or the batch system's job (Slurm's step); several nodes that meet at a service must be "
+        "a new name for each run, or the batch system's job (Slurm's step); several nodes that meet at "
+        "a service must be "
         "given one",
         "two jobs must never meet",
         "tests/command/test_scenarios.py::test_b07_two_jobs_without_an_id_never_meet",
