@@ -72,7 +72,10 @@ def ranks(gpus: int, visible: str | None) -> int:
 
 def step_port(job_id: str, step_id: str) -> int:
     """Return the port of a step's etcd, the same on all nodes."""
-    job, step = (int(text) if text.isdecimal() else sum(text.encode()) for text in (job_id, step_id))
+    job, step = (
+        int(text) if text.isdecimal() and len(text) < 16 else sum(text.encode(errors="surrogateescape"))
+        for text in (job_id, step_id)
+    )
     return FIRST_PORT + (job * STEPS + step) % (STEPS * JOBS)
 
 

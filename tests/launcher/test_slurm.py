@@ -198,6 +198,8 @@ def test_the_first_nodes_address_is_only_known_where_the_batch_script_called_sru
 
 def test_ports_of_steps() -> None:
     assert step_port("812", "0") == step_port("812", "0")
+    for text in ("9" * 5000, "\udcff", "\u0663", "", "812_3"):  # no job has such a number
+        assert step_port(text, "0") >= FIRST_PORT
     found = {step_port(str(812 + job), str(number)) for job in range(JOBS) for number in range(STEPS)}
     assert len(found) == JOBS * STEPS
     assert FIRST_PORT <= min(found) <= max(found) < 29400  # torchrun's, and the ephemeral ones from 32768 on
