@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from .bounded_child import ChildTrouble, ask_child
 from .scontrol import ASK_S, PLAIN, Spare, Unknown, ask_job, run_scontrol
-from .slurm_job import SlurmJob
-from .slurm_watch import nodes_of
+from .slurm_job import SlurmJob, nodes_of
 from .spec import SlurmStep
 
 REQUEUE = 75  # the exit code that is worth one

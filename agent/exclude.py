@@ -9,17 +9,15 @@ caller's affair. Loaded for a requeue.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol, cast
 
+from .hostlist import HostListError, expand
 from .occurrences import part
+from .slurm_job import fields, job_fields
 
-MOST_NAMES = 1 << 16  # characters of a list of nodes
 SHOWN = 4
 TRIES, AGAIN_S = 4, 0.2  # well within the 30 s from SIGTERM to SIGKILL
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}\Z")
-_FIELD = re.compile(r"(?:^|\s)([A-Za-z]+)=(\S*)")
 
 
 class Bad(NamedTuple):
@@ -132,28 +130,17 @@ async def _asked(scontrol: Scontrol, *words: str) -> str:
 
 
 async def _allocation(job_id: str, scontrol: Scontrol) -> Allocation:
-    job = _fields(await _asked(scontrol, "-o", "show", "job", job_id))
-    partition = _fields(await _asked(scontrol, "-o", "show", "partition", job.get("Partition", "")))
+    job = job_fields(job_id, await _asked(scontrol, "-o", "show", "job", job_id))
+    partition = fields(await _asked(scontrol, "-o", "show", "partition", job.get("Partition", "")))
     needed, there = job.get("NumNodes", "").partition("-")[0], partition.get("TotalNodes", "")
     if not needed.isdecimal() or not there.isdecimal():
         raise _Unknown("scontrol does not say how many nodes there are")
-    nodes, excluded, required = [
-        await _names(scontrol, job.get(field, "")) for field in ("NodeList", "ExcNodeList", "ReqNodeList")
-    ]
+    nodes, excluded, required = [_names(job.get(field, "")) for field in ("NodeList", "ExcNodeList", "ReqNodeList")]
     return Allocation(nodes, excluded, frozenset(required), int(needed), int(there))
 
 
-async def _names(scontrol: Scontrol, listed: str) -> tuple[str, ...]:
-    """Return the nodes of a list of Slurm's, such as node[1-3,7]."""
-    if not listed:
-        return ()
-    names = (await _asked(scontrol, "show", "hostnames", listed))[:MOST_NAMES].split()
-    return tuple(name for name in names if _NAME.match(name))
-
-
-def _fields(line: str) -> dict[str, str]:
-    """Return the fields of a line; what a user names freely, spaces and all, stands first or last in it."""
-    fields: dict[str, str] = {}
-    for key, value in _FIELD.findall(line.partition(" UserId=")[2] or line):
-        fields.setdefault(key, "" if value in ("(null)", "None", "N/A") else value)
-    return fields
+def _names(listed: str) -> tuple[str, ...]:
+    try:
+        return expand(listed) if listed else ()
+    except HostListError as error:
+        raise _Unknown(f"scontrol prints {listed[:80]!r} for nodes: {error}") from error

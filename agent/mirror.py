@@ -180,7 +180,7 @@ class Mirror:
 
     async def _with_rounds(self, job: Job) -> Mirrored:
         """Add what the store knows of the rounds; when it has gone, what stands in the copy is kept."""
-        start = self._keys.prefix + "history/"
+        start = self._keys.histories
         held_at = self._keys.root + QUARANTINE
         reads = (Get(start, prefix_end(start)), Get(self._keys.roster(job.formed)), Get(held_at, prefix_end(held_at)))
         try:

@@ -26,6 +26,14 @@ class Ranks(Enum):
     DYING = "being stopped"
 
 
+class About(Enum):
+    """About what a scheduler was asked."""
+
+    NOTHING = "nothing yet"
+    NOTICE = "a notice"
+    TERM = "SIGTERM"
+
+
 class Kept(NamedTuple):
     """What stands beside the checkpoints, for a run that the store does not know; or why that cannot be told."""
 
@@ -102,7 +110,7 @@ class NodeState:
     insisted_at: float = 0.0  # when SIGINT or SIGTERM last asked for it; 0 = not yet
     noticed: bool = False  # this agent was given notice
     notice_signal: int = 0  # … by this signal
-    asked: int = 0  # what the scheduler was asked about: 1 a notice, 2 a SIGTERM
+    asked: About = About.NOTHING  # what the scheduler was asked about last
     answer_by: float = 0.0  # until then this node does not end without the answer; 0 = none is waited for
     why_ended: str = ""  # why the scheduler ends the job, in its words
     term_by: float = 0.0  # when ranks that still run are told to end, so that all is over in time; 0 = no limit known

@@ -14,6 +14,7 @@ from ..rendezvous.snapshot import opened
 from ..rendezvous.store import KeyValue, TxnResult
 from ..rendezvous.writes import Kind, Seen
 from .node_enter import AGAIN_S, UNKNOWN, Step, end, enter, later, refused
+from .node_limit import limited
 from .node_state import NodeState, Ranks
 from .node_words import (
     AcknowledgeFence,
@@ -107,7 +108,7 @@ def take(s: NodeState, event: Event) -> Step:
         case NoticeGiven(signal=signal):
             return replace(s, noticed=True, notice_signal=s.notice_signal or signal), ()
         case Limited():
-            return _limited(s, event)
+            return limited(s, event)
         case Collected(round=n, words=words):
             wanted = n == s.round and "collect" in s.pending  # not what an earlier incarnation had asked for
             return (replace(_done(s, "collect"), words=words) if wanted else _done(s, "collect")), ()
@@ -121,22 +122,6 @@ def take(s: NodeState, event: Event) -> Step:
             return s, ()
         case _:
             return _ranks(s, event)
-
-
-def _limited(s: NodeState, event: Limited) -> Step:
-    """Take the scheduler's word: whom it ends pays nothing, and is done before it kills."""
-    told = (Tell(event.sentence),) if event.sentence else ()
-    if event.leaving:
-        s = replace(s, answer_by=0.0)
-    if event.why:
-        s = replace(s, noticed=True, why_ended=event.why)
-    if event.left_s is None:
-        return s, told
-    reserve = min(s.settings.reserve_s, event.left_s / 2)
-    kill_by = event.at + event.left_s - reserve
-    term_by = kill_by - min(s.settings.grace_s, (kill_by - event.at) / 2)
-    leave_by, ends_at = min(s.leave_by, kill_by + reserve / 2), event.at + event.left_s
-    return replace(s, term_by=term_by, kill_by=kill_by, leave_by=leave_by, ends_at=ends_at), told
 
 
 def _again(s: NodeState, event: LeaveAsked) -> NodeState:

@@ -1,7 +1,7 @@
 """`scontrol requeue`, the very last act of the agent that led a launch which ended as it should be gone on with.
 
 Asked for by --requeue, after records are written and all other nodes have left: Slurm then ends the batch script and
-all its steps. The one place where a requeue is asked for; called by ``main.py``.
+all its steps. Called by ``main.py``. Where no batch script is left to end the job, that is ``bereft.py``'s.
 """
 
 from __future__ import annotations

@@ -2,13 +2,15 @@
 
 `scontrol -o show job ID` gives a line of `key=value` for each task of an array that has begun with that number, and
 `scontrol show config` names the controller's own time beside its KillWait: so times are compared on one clock.
-Measured with Slurm 22.05 (docs/signals.md). Called by ``scontrol.py``.
+Measured with Slurm 22.05 (docs/signals.md). Called by whoever has asked by ``scontrol.py``.
 """
 
 from __future__ import annotations
 
 import re
 from typing import NamedTuple
+
+from .hostlist import HostListError, expand
 
 KILL_WAIT_S = 30.0  # Slurm's default, from SIGTERM to SIGKILL
 WARNED_S = 300.0  # SIGTERM to a running job so shortly before its limit is what --signal=TERM@N was asked for
@@ -57,20 +59,35 @@ def ending(job: SlurmJob, restarts: int, asked_to_end: bool) -> Ending:
 
 def parse_job(job_id: str, job: str, config: str = "") -> SlurmJob | None:
     """Return the job from what the two commands print with times in seconds; None when it is not there."""
-    for line in job.splitlines():
-        found = _fields(line)
+    found = job_fields(job_id, job)
+    return _job(found, config) if found else None
+
+
+def job_fields(job_id: str, printed: str) -> dict[str, str]:
+    """Return the fields of a job from the lines that `show job` prints; none when it is not there."""
+    for line in printed.splitlines():
+        # What a user may name freely, spaces and all, comes first or last in it.
+        head, mark, tail = line.partition(" UserId=")
+        found = fields(f"{head.partition(' ')[0]}{mark}{tail}")
         if found.get("JobId") == job_id and found.get("JobState"):
-            return _job(found, config)
-    return None
+            return found
+    return {}
 
 
-def _fields(line: str) -> dict[str, str]:
-    """Return the fields of one line; what a user may name freely, spaces and all, comes first or last in it."""
-    head, mark, tail = line.partition(" UserId=")
-    fields: dict[str, str] = {}
-    for key, value in _FIELD.findall(f"{head.partition(' ')[0]}{mark}{tail}"):
-        fields.setdefault(key, "" if value in ("(null)", "None", "N/A") else value)
-    return fields
+def fields(line: str) -> dict[str, str]:
+    """Return the fields of one line, the first of each name, '' for those without a value."""
+    found: dict[str, str] = {}
+    for key, value in _FIELD.findall(line):
+        found.setdefault(key, "" if value in ("(null)", "None", "N/A") else value)
+    return found
+
+
+def nodes_of(job: SlurmJob) -> frozenset[str]:
+    """Return the nodes that the job has now, none where that cannot be read."""
+    try:
+        return frozenset(expand(job.nodes)) if job.nodes else frozenset()
+    except HostListError:
+        return frozenset()
 
 
 def _job(found: dict[str, str], config: str) -> SlurmJob:

@@ -14,10 +14,9 @@ from collections.abc import Callable, Coroutine
 
 from ..health.evidence import Fact
 from . import node_words as words
-from .hostlist import HostListError, expand
 from .linux import boottime
 from .scontrol import Spare, Unknown, run_scontrol
-from .slurm_job import SlurmJob, parse_job
+from .slurm_job import SlurmJob, nodes_of, parse_job
 from .sources import Begun
 from .spec import SlurmStep
 
@@ -37,14 +36,6 @@ def gone(job: SlurmJob, step: SlurmStep, node: str) -> str:
         return f"Slurm says {job.state} of job {step.job_id}"
     nodes = nodes_of(job)
     return f"Slurm has taken {node} from job {step.job_id}" if node and nodes and node not in nodes else ""
-
-
-def nodes_of(job: SlurmJob) -> frozenset[str]:
-    """Return the nodes that the job has now, none where that cannot be read."""
-    try:
-        return frozenset(expand(job.nodes)) if job.nodes else frozenset()
-    except HostListError:
-        return frozenset()
 
 
 def pause_s(lease_ttl_s: float, nodes: int) -> float:

@@ -71,7 +71,7 @@ def said(choice: Choice, not_anew: str = "") -> str:
 
 async def _history(store: Store, keys: Keys) -> tuple[tuple[Round, bytes], ...]:
     """Return where the rounds had resumed; nothing from a store that has ended with the launch."""
-    start = keys.history(Round(0)).rpartition("/")[0] + "/"
+    start = keys.histories
     try:
         found = await store.range(start, prefix_end(start))
     except StoreError:

@@ -16,7 +16,7 @@ from ..agent.spec import KERNEL_LOG, Backend, JobSpec, NodeCheck, Output, SlurmS
 from ..rendezvous.admission import Admit
 from ..rendezvous.membership import Order
 from ..rendezvous.records import ROLE, StoreLoss
-from . import files, meeting, naming, resuming, site, starting, values
+from . import files, meeting, naming, resuming, site, starting, stopping, values
 from .argv import Split
 from .devices import nproc
 from .environment import Environment
@@ -70,7 +70,7 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
     run = naming.run(given, env, around, where, step is not None, notes)
     access = store_access(where.access, given.origin("rdzv-conf"), conf.values.get("protocol"))
     prefix = where.access.get("prefix", Setting("/remuster/", ""))
-    stops = _stop_signals(given, notes)
+    stops = stopping.stop_signals(given, notes)
     restarts, budget = given.text("max-restarts"), given.text("retry-budget")
     try:
         spec = JobSpec(
@@ -110,11 +110,11 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
             join_timeout_s=_join_timeout(given, conf),
             resume_timeout_s=_seconds(conf, "resume_timeout", "600"),
             connect_timeout_s=_seconds(conf, "connect_timeout", "10"),
-            grace_s=_grace(given, env),
+            grace_s=stopping.grace(given, env),
             stop_signals=stops,
-            alarm_window_s=_alarm_window(given),
-            hang_timeout_s=_hang_timeout(given),
-            notice_signals=_notice_signals(given, env, stops),
+            alarm_window_s=stopping.alarm_window(given),
+            hang_timeout_s=stopping.hang_timeout(given),
+            notice_signals=stopping.notice_signals(given, env, stops),
             store_loss=_store_loss(given),
             admit=_admit(given),
             admit_after_s=_seconds(conf, "admit_after", "60"),
@@ -131,8 +131,8 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
             drain_command=site.command(where.drain),
             kernel_log=_kernel_log(given),
             node_check=_node_check(given),
-            slurm=None if env.slurm is None else SlurmStep(*env.slurm[:3], env.slurm.node),
-            requeue=_requeue(given, env),
+            slurm=_slurm(env),
+            requeue=stopping.requeue(given, env),
             output=_output(given, env, notes),
             timer_file=env.timer_file,
         )
@@ -247,55 +247,6 @@ def _join_timeout(given: Given, conf: values.Conf) -> float:
     return asked
 
 
-def _grace(given: Given, env: Environment) -> float:
-    text = given.text("shutdown-timeout")
-    if text is None and env.shutdown_timeout:
-        return values.seconds("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", env.shutdown_timeout)
-    return values.seconds(given.origin("shutdown-timeout"), "30" if text is None else text)
-
-
-def _hang_timeout(given: Given) -> float | None:
-    text = given.text("hang-timeout")
-    return None if text is None else values.hang_timeout(given.origin("hang-timeout"), text)
-
-
-def _stop_signals(given: Given, notes: list[str]) -> tuple[int, ...]:
-    origin = given.origin("signals-to-handle")
-    found = values.stop_signals(origin, given.text("signals-to-handle") or "")
-    if found.ignored:
-        notes.append(f"{origin}: ignored, as no signal that can stop a job here: {', '.join(found.ignored)}")
-    return found.numbers
-
-
-def _alarm_window(given: Given) -> float | None:
-    text = _text(given, "alarm-window", "10")
-    return None if text == "off" else values.seconds(given.origin("alarm-window"), text)
-
-
-def _notice_signals(given: Given, env: Environment, stops: tuple[int, ...]) -> tuple[int, ...]:
-    """Return which signals announce the end. Under Slurm those two that scripts ask for in `sbatch --signal`."""
-    text, origin = given.text("notice-signal"), given.origin("notice-signal")
-    if text is None:
-        return tuple(number for number in values.NOTICES if env.slurm is not None and number not in stops)
-    if text == "none":
-        return ()
-    number = values.notice_signal(origin, text)
-    if number in stops:
-        raise UsageError(
-            f"{origin} is {text!r}, and {given.origin('signals-to-handle')} names it too; take it out of one of them"
-        )
-    return (number,)
-
-
-def _requeue(given: Given, env: Environment) -> bool:
-    if given.on("requeue") and env.slurm is None:
-        raise UsageError(
-            f"{given.origin('requeue')} is for a job of Slurm's, and SLURM_JOB_ID is not set; start it in one, or "
-            "leave it out"
-        )
-    return given.on("requeue")
-
-
 def _log_dir(given: Given, notes: list[str]) -> Path | None:
     if given.text("log-dir") == os.devnull:  # torchrun's way to say that no files are wanted
         notes.append(
@@ -377,6 +328,11 @@ def _output(given: Given, env: Environment, notes: list[str]) -> Output:
     from . import output  # most starts say nothing about it
 
     return output.choose(given, env.line_prefix, notes)
+
+
+def _slurm(env: Environment) -> SlurmStep | None:
+    here = env.slurm
+    return None if here is None else SlurmStep(here.job_id, here.step_id, here.restarts, here.node)
 
 
 def _step(given: Given, env: Environment, notes: list[str]) -> Step | None:

@@ -58,9 +58,13 @@ class Keys:
     def roster(self, n: Round) -> str:
         return f"{self.rosters}{n:010d}"
 
+    @property
+    def histories(self) -> str:
+        return self.prefix + "history/"
+
     def history(self, n: Round) -> str:
         """Where round ``n`` resumed from; kept for the life of the job (it is what makes a token stale)."""
-        return f"{self.prefix}history/{n:010d}"
+        return f"{self.histories}{n:010d}"
 
     def attempt(self, n: Round) -> str:
         """The attempt record of round ``n``, mirrored from the run directory; kept."""

@@ -145,7 +145,7 @@ class Snapshot:
 
         What no close has written is passed over: no round then resumed from there, as far as anybody can tell.
         """
-        start = f"{self.keys.prefix}history/"
+        start = self.keys.histories
         found = sorted((key[len(start) :], kv.value) for key, kv in self.tree.items() if key.startswith(start))
         return tuple((Round(int(name)), value) for name, value in found if _is_round(name) and _is_history(value))
 

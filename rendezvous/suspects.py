@@ -45,7 +45,7 @@ def objections(job: Job) -> tuple[tuple[str, str], ...]:
 
 def below(job: Job) -> tuple[int, str] | None:
     """Return which step a checkpoint must be below, and why; None where nothing bounds it."""
-    oldest = min((one for one in job.suspects if one.step >= 0), key=lambda one: one.step, default=None)
+    oldest = _oldest(job)
     if oldest is None:
         return None
     return (
@@ -54,16 +54,21 @@ def below(job: Job) -> tuple[int, str] | None:
     )
 
 
-def _when(one: Suspect) -> str:
-    return f"round {one.round}" if one.round != SETTLED else "an earlier round"
-
-
 def none_older(job: Job) -> str:
     """Say why a round must not begin from nothing; '' when it may."""
-    oldest = min((one for one in job.suspects if one.step >= 0), key=lambda one: one.step, default=None)
+    oldest = _oldest(job)
     if oldest is None:
         return ""
     return (
         f"no checkpoint older than {oldest.name[:64]} is left to re-enter from, and that one is suspect: "
         f"{_when(oldest)} did not go on from it as before; with --fresh a launch forgets that"
     )
+
+
+def _oldest(job: Job) -> Suspect | None:
+    """Return the oldest of those with which what is newer is passed over, too."""
+    return min((one for one in job.suspects if one.step >= 0), key=lambda one: one.step, default=None)
+
+
+def _when(one: Suspect) -> str:
+    return f"round {one.round}" if one.round != SETTLED else "an earlier round"

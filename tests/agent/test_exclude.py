@@ -88,8 +88,6 @@ JOB_LINE = (
 ANSWERS = {
     "-o show job 7": JOB_LINE,
     "-o show partition main": "PartitionName=main Nodes=node[1-8] State=UP TotalCPUs=64 TotalNodes=8\n",
-    "show hostnames node[1-3]": "node1\nnode2\nnode3\n",
-    "show hostnames node[6-7]": "node6\nnode7\n",
     "update JobId=7 ExcNodeList=node6,node7,node3": "",
 }
 
@@ -146,7 +144,7 @@ def test_it_is_told_again_when_slurm_ends_who_tells_it() -> None:
     ("lost", "says"),
     [
         ({"job": "scontrol is not there"}, "node3 cannot be excluded from the requeue: scontrol is not there"),
-        ({"hostnames": "no answer"}, "node3 cannot be excluded from the requeue: no answer"),
+        ({"partition": "no answer"}, "node3 cannot be excluded from the requeue: no answer"),
         ({"update": "access denied"}, "node3 (gpu_lost), as 2 before: not done, access denied"),
     ],
 )
