@@ -111,8 +111,13 @@ def _one_task(slurm: Slurm, tasks: int) -> str:
 
 
 def _say_alone(given: Given, slurm: Slurm, notes: list[str]) -> None:
-    if slurm.nodes > 1:
+    line = f"srun --nodes={slurm.nodes} --ntasks-per-node=1 remuster …"
+    if not slurm.name:  # slurmd gives it to all that it starts
         notes.append(
-            f"this runs on one of the {slurm.nodes} nodes of Slurm job {slurm.job_id}; to use them all write: srun "
-            f"--nodes={slurm.nodes} --ntasks-per-node=1 remuster …"
+            f"Slurm job {slurm.job_id} has not started this, so it may run outside of the job, where salloc was "
+            f"called; to run on the job's {'node' if slurm.nodes == 1 else f'{slurm.nodes} nodes'} write: {line}"
+        )
+    elif slurm.nodes > 1:
+        notes.append(
+            f"this runs on one of the {slurm.nodes} nodes of Slurm job {slurm.job_id}; to use them all write: {line}"
         )
