@@ -76,7 +76,7 @@ def weigh(ask: Conclude, allowance: Allowance, newest_step: int, now: int) -> Ju
     verdict = verdict if mapped is None else exit_map.reread(verdict, mapped)
     memory = policy.Memory(before.fingerprint, before.step, before.free, before.row, before.backed, before.quick)
     seed = f"{job.launch}/{ask.round}/{verdict.fingerprint}"
-    suspect = _suspect(ask, evidence, verdict)
+    suspect = _suspect(ask, evidence, verdict, newest_step if newest_step > before.step else -1)
     tried = tuple(f"{one.name} (round {one.round})" for one in counting(job.suspects))
     facts = policy.Facts(
         newest_step, job.charged, ask.all_started, _lasted_s(ask), seed, suspect.name or suspect.path, tried
@@ -108,11 +108,12 @@ def weigh(ask: Conclude, allowance: Allowance, newest_step: int, now: int) -> Ju
     )
 
 
-def _suspect(ask: Conclude, evidence: RoundEvidence, verdict: Verdict) -> ResumePoint:
+def _suspect(ask: Conclude, evidence: RoundEvidence, verdict: Verdict, saved: int) -> ResumePoint:
     """Return where the round re-entered, if its end speaks against that; a point without a path if not.
 
     That is so when ranks were seen not to go on as before, when they could not load it before any step, and when
-    numbers went wrong within their first steps, before they were seen to go on.
+    numbers went wrong within their first steps, before they were seen to go on. Who has ``saved`` a newer
+    step since the last failure had loaded it, whether it says steps or not.
     """
     found = entry_of(ask.history, ask.round)
     path, name, step = str(found.get("path") or ""), str(found.get("name") or ""), found.get("step")
@@ -123,7 +124,7 @@ def _suspect(ask: Conclude, evidence: RoundEvidence, verdict: Verdict) -> Resume
     speaks = any(isinstance(fact, Early) and fact.sign == REENTRY for fact in facts) or any(r.refuted for r in told)
     if not speaks and ask.reentered is None:
         said = max((one.said for one in told), default=-1)
-        soon = {"numerical": 0 <= said <= MOST, "checkpoint": said <= 0}
+        soon = {"numerical": 0 <= said <= MOST, "checkpoint": said <= 0 and saved <= step}
         speaks = soon.get(verdict.family, False)
     return ResumePoint(path, step, name=name) if speaks else ResumePoint()
 

@@ -218,7 +218,8 @@ class _Host:
             from . import verified
 
             within_s = verified.bound_s(boottime(), state.ends_at)
-            if found := await verified.what_is_there(spec, parts.store, parts.settings.keys, within_s):
+            job = state.job.job if state.job is not None else None
+            if found := await verified.what_is_there(spec, parts.store, parts.settings.keys, job, within_s):
                 self._tell(found)
         if not spec.requeue or step is None:
             return

@@ -21,12 +21,14 @@ from .exclusion import Bad
 from .node_limit import noticed
 from .node_state import NodeState
 from .scontrol import Spare, Unknown, run_scontrol
+from .slurm_job import parse_job
 from .spec import SlurmStep
 
 OTHERS_S = 10.0  # for the other nodes to leave before Slurm ends them
 FAMILIES = ("node", "hardware", "network", "scheduler")  # the next allocation may be a better one
 MOST_SHORT = 5  # requeues after which a loss in a launch that was short is no longer answered by another one
 SHORT_S = 600.0
+STARTED = ("RUNNING", "CONFIGURING", "SUSPENDED")
 PENDING = "Job is pending execution"  # to a second scontrol, after Slurm has ended the first with all of the step
 
 
@@ -79,12 +81,18 @@ async def _others_left(store: Store, keys: Keys) -> None:
 async def requeue(step: SlurmStep, bad: Sequence[Bad], spare: Spare, say: Callable[[str], None]) -> bool:
     """Requeue the job and return whether that was done; a line says so, or what a person can do. Never raises.
 
-    Nodes that are blamed are excluded from what Slurm gives it then.
+    Nodes that are blamed are excluded from what Slurm gives it then. An agent that was left over on a node of an
+    earlier launch must not end the one that runs by now.
     """
 
     async def scontrol(words: Sequence[str]) -> str | Unknown:
         return await run_scontrol(words, spare)
 
+    now = await scontrol(("-o", "show", "job", step.job_id))
+    job = parse_job(step.job_id, now) if isinstance(now, str) else None
+    if job is not None and job.restarts > step.restarts and job.state in STARTED:
+        say(f"job {step.job_id} is not requeued: Slurm has done that, and its next launch has begun")
+        return True
     chosen = await prepare(step.job_id, bad, scontrol)
     say(f"job {step.job_id} is requeued: scontrol requeue {step.job_id}")
     done = await run_scontrol(("requeue", step.job_id), spare)

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 from ..rendezvous.errors import StoreError
 from ..rendezvous.history import steps
 from ..rendezvous.keys import Keys
-from ..rendezvous.records import Round
+from ..rendezvous.records import Job, Round
 from ..rendezvous.store import Store, prefix_end
+from ..rendezvous.suspects import below, none_older, objections
 from .files import FileThread
 from .spec import JobSpec
 
 if TYPE_CHECKING:
+    from ..checkpoint.examine import Asked
     from ..checkpoint.resume import Choice
 
 UNLIMITED_S = 20.0  # where nobody says how much time is left
@@ -29,8 +31,11 @@ def bound_s(now: float, ends_at: float) -> float:
     return min(UNLIMITED_S, ends_at - now - LAST_S) if ends_at else UNLIMITED_S
 
 
-async def what_is_there(spec: JobSpec, store: Store, keys: Keys, within_s: float) -> str:
-    """Return the sentence about the newest checkpoint, '' where the choice is a hook's or there are none. Bounded."""
+async def what_is_there(spec: JobSpec, store: Store, keys: Keys, job: Job | None, within_s: float) -> str:
+    """Return the sentence about the newest checkpoint, '' where the choice is a hook's or there are none. Bounded.
+
+    ``job`` is its record as it ended: what is suspect is passed over by the next launch, too.
+    """
     if spec.checkpoint_dir is None or spec.resume_hook is not None:
         return ""
     left = f"{max(0.0, within_s):.0f} s"
@@ -40,7 +45,9 @@ async def what_is_there(spec: JobSpec, store: Store, keys: Keys, within_s: float
     history = steps(await _history(store, keys))
     files, enough = FileThread("verify"), threading.Event()
     try:
-        return said(await files.run(_search, spec.checkpoint_dir, spec, history, enough, timeout_s=within_s))
+        asked = _asked(spec, history, job, enough)
+        choice = await files.run(_search, spec.checkpoint_dir, asked, timeout_s=within_s)
+        return said(choice, none_older(job) if job is not None else "")
     except TimeoutError:
         return late
     except OSError as error:
@@ -50,9 +57,11 @@ async def what_is_there(spec: JobSpec, store: Store, keys: Keys, within_s: float
         files.close()
 
 
-def said(choice: Choice) -> str:
-    """Return the sentence for what was chosen. Pure."""
+def said(choice: Choice, not_anew: str = "") -> str:
+    """Return the sentence for what was chosen; ``not_anew``: why the next launch must not begin from nothing. Pure."""
     passed = "; ".join(f"{name} is passed over: {why}" for name, why in choice.refused[:3])
+    if not choice.path and not_anew:
+        return f"nothing is there to go on from, and the next launch ends with that: {not_anew}"
     if not choice.path:
         why = passed or "there is no checkpoint"
         return f"nothing is there to go on from: the next launch begins anew ({why})"
@@ -71,16 +80,28 @@ async def _history(store: Store, keys: Keys) -> tuple[tuple[Round, bytes], ...]:
     return tuple((Round(int(name)), value) for name, value in named if name.isdecimal())
 
 
-def _search(
-    directory: Path, spec: JobSpec, history: tuple[tuple[int, int | None], ...], enough: threading.Event
-) -> Choice:
+def _asked(
+    spec: JobSpec, history: tuple[tuple[int, int | None], ...], job: Job | None, enough: threading.Event
+) -> Asked:
+    from ..checkpoint.examine import Asked
+
+    against = {} if job is None else dict(objections(job))
+    return Asked(
+        spec.run_id,
+        history,
+        spec.checkpoint_format,
+        give_up=enough.is_set,
+        objection=lambda name: against.get(name, ""),
+        below=None if job is None else below(job),
+    )
+
+
+def _search(directory: Path, asked: Asked) -> Choice:
     """Choose as the next launch will, and read the files. Blocks."""
     from ..checkpoint.errors import CheckpointError
-    from ..checkpoint.examine import Asked
     from ..checkpoint.resume import search
 
     try:
-        asked = Asked(spec.run_id, history, spec.checkpoint_format, give_up=enough.is_set)
         return search(directory, asked)
     except CheckpointError as error:
         raise OSError(str(error)) from error

@@ -32,7 +32,8 @@ class Ruling:
 def judge(origin: Origin, run_id: str, history: History) -> Ruling:
     """Refuse a step of a round that some later round of this run had already replaced further back."""
     if origin.run_id != run_id:
-        return Ruling(True, f"published by another run, {origin.run_id!a}")
+        # Who only looks into the directory is of no run.
+        return Ruling(True, f"published by {'another run,' if run_id else 'run'} {origin.run_id!a}")
     for later, resumed in sorted(history, key=lambda item: item[0]):
         if later > origin.round and (resumed is None or resumed < origin.step):
             back = "nothing" if resumed is None else f"step {resumed}"

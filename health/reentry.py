@@ -21,7 +21,7 @@ from .evidence import Entry, Said
 ENOUGH = 5  # steps in a row that agree, where their loss is compared
 MOST = 20  # … where nothing is: steps alone
 ASTRAY = 3  # losses in a row that are no numbers: one may be skipped by a script that knows of it
-COMPARED = 10  # losses of which each is too high; rates of which each is another take ``ENOUGH``
+COMPARED = 10  # losses of which each is too high; also steps by which a schedule may lag
 SHARE = 0.5  # of the larger of two losses or norms, by which they may differ besides the spread of the earlier ones
 RATE = 1e-6  # by which two learning rates of the same step may differ, relatively
 VALUES = ("loss", "grad_norm", "lr")
@@ -63,15 +63,15 @@ class _Rank(NamedTuple):
     entries: tuple[Entry, ...]
     last: Sequence[Entry]  # of the attempt before
     then: Mapping[int, Entry]  # … and by step
+    same: Mapping[int, Entry]  # … where a step of that number is the same one
 
 
 def judge(at: Resumed, now: Mapping[int, Said], before: Mapping[int, Said]) -> Unproven | Proven | Refuted:
     """Judge the ranks of one node by what each has said since it re-entered, and in the attempt before."""
     ranks = [
-        _Rank(rank, _since(said.first, at.step), past.last, {entry.step: entry for entry in (*past.first, *past.last)})
+        _rank(rank, _since(said.first, at.step), before.get(rank, Said()), at.step)
         for rank, said in sorted(now.items())
         if said.first
-        for past in (before.get(rank, Said()),)
     ]
     if not ranks:
         return Unproven(0, "no rank says its steps")
@@ -83,7 +83,8 @@ def judge(at: Resumed, now: Mapping[int, Said], before: Mapping[int, Said]) -> U
         if why := _uneven(one, ranks[0]):
             return Unproven(0, why)
         if why := _elsewhere(one, at.step):
-            return Refuted(one.rank, steps, why) if _alike(one, at) else Unproven(0, f"rank {one.rank} {why}")
+            clear = _replays(one) if _counts_anew(one) else _alike(one, at)
+            return Refuted(one.rank, steps, why) if clear else Unproven(0, f"rank {one.rank} {why}")
     if steps < ENOUGH or (len(ranks) < len(now) and steps < MOST):
         return Unproven(steps)
     for one in ranks:
@@ -94,6 +95,11 @@ def judge(at: Resumed, now: Mapping[int, Said], before: Mapping[int, Said]) -> U
     if "loss" not in compared and steps < MOST:
         return Unproven(steps)
     return Proven(min(steps, MOST), ", ".join(("steps", *compared)))
+
+
+def _rank(rank: int, entries: tuple[Entry, ...], past: Said, step: int) -> _Rank:
+    one = _Rank(rank, entries, past.last, then := {entry.step: entry for entry in (*past.first, *past.last)}, then)
+    return one._replace(same={}) if entries and _counts_anew(one) and _elsewhere(one, step) else one
 
 
 def _since(entries: Sequence[Entry], step: int) -> tuple[Entry, ...]:
@@ -123,9 +129,25 @@ def _elsewhere(one: _Rank, step: int) -> str:
 
 
 def _alike(one: _Rank, at: Resumed) -> bool:
-    """Tell whether the rank's steps and the checkpoint's seem to count the same, not batches here and updates there."""
-    reached = max((entry.step for entry in one.last), default=at.step)
-    return at.counted and one.entries[0].step <= 2 * at.step and reached >= at.step - 1
+    """Tell whether the rank's steps and the checkpoint's seem to count the same.
+
+    Not so: batches here and updates there, or samples; or the steps of one process, where no other is known.
+    """
+    first, reached = one.entries[0].step, max((entry.step for entry in one.last), default=at.step)
+    near = at.step / 2 + 1 < max(first, min(one.then, default=0))
+    return at.counted and near and first < 2 * at.step and reached >= at.step - 1
+
+
+def _counts_anew(one: _Rank) -> bool:
+    """Tell whether the rank's count began where it had in the attempt before: perhaps it does in each process."""
+    return bool(one.then) and one.entries[0].step == min(one.then)
+
+
+def _replays(one: _Rank) -> bool:
+    """Tell whether its losses are those of the same steps, every one: it has begun anew, and not its count alone."""
+    one = one._replace(same=one.then)
+    again = [(entry.loss, then) for entry in one.entries if (then := _replayed(one, entry, "loss")) is not None]
+    return len({loss for loss, _ in again}) >= ENOUGH and all(_same_rate(loss, then) for loss, then in again)
 
 
 def _astray(one: _Rank) -> str:
@@ -137,7 +159,7 @@ def _astray(one: _Rank) -> str:
             step, value = last[-1]
             return f"has a {name} of {value} since step {step}"
     off = [(entry, rate) for entry in one.entries if (rate := _replayed(one, entry, "lr")) is not None]
-    if len(off) >= ENOUGH and all(not _same_rate(entry.lr, rate) for entry, rate in off):
+    if len(off) >= ENOUGH and not any(_near_rate(one, entry) for entry, _ in off):
         entry, rate = off[0]
         return f"has a learning rate of {entry.lr:.6g} at step {entry.step}, where it was {rate:.6g}"
     high = [(entry, most) for entry in one.entries if (most := _band(one, entry, "loss")[1]) < math.inf]
@@ -180,13 +202,25 @@ def _band(one: _Rank, entry: Entry, name: str) -> tuple[float, float]:
     return low - SHARE * max(abs(low), abs(value)) - spread, high + SHARE * max(abs(high), abs(value)) + spread
 
 
+def _near_rate(one: _Rank, entry: Entry) -> bool:
+    """Tell whether its learning rate is one of about that time: a schedule that waits for a scaler may lag."""
+    there = _finite((was for step, was in one.same.items() if abs(step - entry.step) <= COMPARED * _stride(one)), "lr")
+    return entry.lr is not None and min(there) - RATE * abs(min(there)) <= entry.lr <= max(there) + RATE * abs(
+        max(there)
+    )
+
+
+def _stride(one: _Rank) -> int:
+    return max(1, one.entries[1].step - one.entries[0].step) if len(one.entries) > 1 else 1
+
+
 def _same_rate(rate: float | None, then: float) -> bool:
     return rate is not None and math.isclose(rate, then, rel_tol=RATE)
 
 
 def _replayed(one: _Rank, entry: Entry, name: str) -> float | None:
     """Return what the rank had given at the same step of the attempt before; None without a number now or then."""
-    past, value = one.then.get(entry.step), _value(entry, name)
+    past, value = one.same.get(entry.step), _value(entry, name)
     then = _value(past, name) if past is not None else None
     return then if then is not None and value is not None and math.isfinite(then) and math.isfinite(value) else None
 

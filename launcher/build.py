@@ -201,9 +201,9 @@ def _scrub_env(given: Given, env: Environment) -> bool:
 
 
 def _say_forgetful(spec: JobSpec, env: Environment, notes: list[str]) -> None:
-    """Say, on the first node of a Slurm job, that a requeue begins anew: nothing that stays knows what was paid."""
+    """Say, on the first node of a batch job, that a requeue begins anew: nothing that stays knows what was paid."""
     own = spec.backend is Backend.MEMORY or spec.embedded is not None
-    if own and spec.checkpoint_dir is None and env.slurm is not None and env.slurm.node == 0:
+    if own and spec.checkpoint_dir is None and env.slurm is not None and env.slurm.batch and env.slurm.node == 0:
         notes.append(
             "a requeue begins anew, with round 1 and a whole budget: the store of this run ends with its Slurm job; "
             "give --checkpoint-dir on a disk that stays, or an etcd service, and both go on"

@@ -16,6 +16,7 @@ from .errors import UsageError
 
 _MOST = re.compile(r"max[_-]slots=[0-9]+", re.IGNORECASE)  # Open MPI's bound on oversubscription; nothing here
 _SLOTS = re.compile(r"(?:slots=)?([0-9]{1,6})", re.IGNORECASE)
+MOST_SLOTS = 4096  # of one host: beyond are ports
 
 
 class Host(NamedTuple):
@@ -51,8 +52,8 @@ def _of_line(origin: str, line: str) -> Host:
     if number is not None:
         words.insert(0, number)
     found = _SLOTS.fullmatch(words[0]) if len(words) == 1 else None
-    if words and (found is None or int(found[1]) < 1):
-        raise UsageError(f"{origin} is {line!r}; write HOST, HOST:N or HOST slots=N, N ranks on it")
+    if words and (found is None or not 1 <= int(found[1]) <= MOST_SLOTS):
+        raise UsageError(f"{origin} is {line!r}; write HOST, HOST:N or HOST slots=N, N ranks on it (and no port)")
     return Host(values.host(origin, name), None if found is None else int(found[1]))
 
 

@@ -15,9 +15,9 @@ def head(index: str, hostname: str, full: str) -> str:
 
     ``index`` is JOB_COMPLETION_INDEX, ``full`` this pod's name with its domain, as its /etc/hosts has it.
     """
-    if not index.isdecimal():
+    if not (index.isdecimal() and len(index) < 16):
         raise UsageError(
-            f"JOB_COMPLETION_INDEX is {index!r}, which is no whole number; unset it, or give --rdzv-endpoint"
+            f"JOB_COMPLETION_INDEX is {index[:40]!r}, which is no whole number; unset it, or give --rdzv-endpoint"
         )
     job = hostname.removesuffix(f"-{int(index)}")
     if job == hostname:

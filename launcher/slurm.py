@@ -35,6 +35,7 @@ class Slurm(NamedTuple):
     gpus_by_task: bool = False  # they are shared out to the tasks
     cpus: int = -1  # that the step has on this node
     first_address: str = ""  # of the job's first node, where that is known to have called srun
+    batch: bool = False  # a job of sbatch's: no other is ever requeued
 
     @property
     def run_id(self) -> str:
@@ -70,7 +71,9 @@ def read(environ: Mapping[str, str]) -> Slurm | None:
     restarts = max(0, _number(environ, "SLURM_RESTART_COUNT"))
     if not _in_step(environ):
         nodes = _number(environ, "SLURM_JOB_NUM_NODES")
-        return Slurm(job_id, restarts=restarts, nodes=max(1, nodes, _number(environ, "SLURM_NNODES")))
+        nodes = max(1, nodes, _number(environ, "SLURM_NNODES"))
+        name = environ.get("SLURMD_NODENAME", "")
+        return Slurm(job_id, restarts=restarts, nodes=nodes, name=name, batch=_is_batch(environ))
     groups = tuple(
         environ.get(f"SLURM_JOB_NODELIST_HET_GROUP_{i}", "")
         for i in range(min(_number(environ, "SLURM_HET_SIZE"), 128))
@@ -90,6 +93,7 @@ def read(environ: Mapping[str, str]) -> Slurm | None:
         _gpus_by_task(environ),
         _number(environ, "SLURM_CPUS_ON_NODE"),
         _first_address(environ, groups),
+        _is_batch(environ),
     )
 
 
@@ -120,7 +124,7 @@ def _first_address(environ: Mapping[str, str], groups: tuple[str, ...]) -> str:
     The step's first node is the same one if it comes first in the job's list. From a login node (salloc) srun's
     address says nothing.
     """
-    if environ.get("ENVIRONMENT") != "BATCH":
+    if not _is_batch(environ):
         return ""
     try:
         of_job = expand(groups[0] if groups else environ.get("SLURM_JOB_NODELIST", ""))
@@ -129,6 +133,10 @@ def _first_address(environ: Mapping[str, str], groups: tuple[str, ...]) -> str:
         return ""
     first = of_job[0] in of_step if groups else of_job[0] == of_step[0]
     return environ.get("SLURM_LAUNCH_NODE_IPADDR", "") if first else ""
+
+
+def _is_batch(environ: Mapping[str, str]) -> bool:
+    return environ.get("ENVIRONMENT") == "BATCH"
 
 
 def _number(environ: Mapping[str, str], name: str, default: int = -1) -> int:

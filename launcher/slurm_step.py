@@ -73,7 +73,10 @@ def ranks(gpus: int, visible: str | None) -> int:
 
 def step_port(job_id: str, step_id: str) -> int:
     """Return the port of a step's etcd, the same on all nodes."""
-    job, step = (int(text) if text.isdecimal() else sum(text.encode()) for text in (job_id, step_id))
+    job, step = (
+        int(text) if text.isdecimal() and len(text) < 16 else sum(text.encode(errors="surrogateescape"))
+        for text in (job_id, step_id)
+    )
     return FIRST_PORT + (job * STEPS + step) % (STEPS * JOBS)
 
 
@@ -109,8 +112,13 @@ def _one_task(slurm: Slurm, tasks: int) -> str:
 
 
 def _say_alone(given: Given, slurm: Slurm, notes: list[str]) -> None:
-    if slurm.nodes > 1:
+    line = f"srun --nodes={slurm.nodes} --ntasks-per-node=1 remuster …"
+    if not slurm.name:  # slurmd gives it to all that it starts
         notes.append(
-            f"this runs on one of the {slurm.nodes} nodes of Slurm job {slurm.job_id}; to use them all write: srun "
-            f"--nodes={slurm.nodes} --ntasks-per-node=1 remuster …"
+            f"Slurm job {slurm.job_id} has not started this, so it may run outside of the job, where salloc was "
+            f"called; to run on the job's {'node' if slurm.nodes == 1 else f'{slurm.nodes} nodes'} write: {line}"
+        )
+    elif slurm.nodes > 1:
+        notes.append(
+            f"this runs on one of the {slurm.nodes} nodes of Slurm job {slurm.job_id}; to use them all write: {line}"
         )

@@ -51,7 +51,9 @@ def cpus(given: Given, ranks: int, env: Environment, notes: list[str]) -> tuple[
     allowed = len(os.sched_getaffinity(0))
     if ranks > allowed:
         what = "look at taskset and the cpuset"
-        if env.slurm is not None:
+        if allowed == os.cpu_count():
+            what = "the machine has no more: give a smaller --nproc-per-node if they are to be fast"
+        elif env.slurm is not None:
             least = f"--cpus-per-task={ranks}"
             what = f"write srun {least} or more (since Slurm 22.05 srun does not take it from sbatch)"
             if not env.slurm.step_id:
@@ -79,7 +81,8 @@ def cpus(given: Given, ranks: int, env: Environment, notes: list[str]) -> tuple[
 
 def say_interpreter(python: str, given: Given, env: Environment, notes: list[str]) -> None:
     """Name the ranks' interpreter, and warn when another environment is active than the one it belongs to."""
-    notes.append(f"ranks run {python}")
+    if env.slurm is None or env.slurm.node == 0:  # all tasks of a step would say the same on one console
+        notes.append(f"ranks run {python}")
     root = env.active_python
     chosen = given.text("python") or env.python_exec
     if root and not chosen and os.path.realpath(root) != os.path.realpath(sys.prefix):

@@ -238,6 +238,17 @@ def test_a_checkpoint_that_cannot_be_loaded_is_suspect_whether_ranks_say_steps_o
     assert (made.verdict.cls, made.retry, made.suspect.name) == ("ckpt_corrupt", True, "step-150" if suspect else "")
 
 
+def test_who_has_saved_since_had_loaded_it() -> None:
+    """A silent script runs for hours and then finds something else torn: nothing that it saved is given up."""
+    torn = "RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory"
+    seen = replace(JOB, memory=Memory(step=150))
+    made = weigh(resumed(failed(torn), Reentry(0, -1), job=seen), Allowance(3, ()), 900, NOW)
+    assert (made.verdict.cls, made.retry, made.suspect.name) == ("ckpt_corrupt", True, "")
+    seen = replace(JOB, memory=Memory(step=900))  # newer ones were there before, and passed over
+    made = weigh(resumed(failed(torn), Reentry(0, -1), job=seen), Allowance(3, ()), 900, NOW)
+    assert made.suspect.name == "step-150"
+
+
 def test_what_else_ends_a_round_that_had_resumed_speaks_against_nothing() -> None:
     made = weigh(resumed(failed(ECC), Reentry(0, 2)), Allowance(3, ()), 150, NOW)
     assert made.suspect.path == ""

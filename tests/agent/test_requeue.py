@@ -42,7 +42,12 @@ def test_after_which_end_a_job_is_requeued(ended: Ended, wanted: bool) -> None:
     [
         ("exit 0", True, ""),
         # Slurm ends the scontrol that has asked for it, with all other processes of the step.
-        ('mkdir "$0-once" && kill -TERM $$; echo "Job is pending execution for job 812" >&2; exit 1', True, ""),
+        (
+            '[ $1 = requeue ] || exit 1; mkdir "$0-once" && kill -TERM $$; '
+            'echo "Job is pending execution for job 812" >&2; exit 1',
+            True,
+            "",
+        ),
         ("echo 'Access/permission denied' >&2; exit 1", False, "Access/permission denied; on a login node: scontrol r"),
     ],
 )
@@ -55,6 +60,28 @@ def test_what_becomes_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bod
     assert said[0] == "job 812 is requeued: scontrol requeue 812"
     assert len(said) == (1 if done else 2)
     assert words in said[-1]
+
+
+@pytest.mark.parametrize(
+    ("says", "asks"),
+    [
+        ("JobState=RUNNING Restarts=1", False),
+        ("JobState=RUNNING Restarts=0", True),
+        ("JobState=COMPLETING Restarts=1", True),  # another node was quicker: the bad nodes are still to be told
+    ],
+)
+def test_a_launch_that_runs_by_now_is_not_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str, asks: bool
+) -> None:
+    """An agent was left over where slurmd had died, and Slurm has given the job other nodes since."""
+    body = f'[ $1 = requeue ] && echo x >>"$0-asked"; echo "JobId=812 JobName=t UserId=u(1) {says}"'
+    (tmp_path / "scontrol").write_text(f"#!/bin/sh\n{body}\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    said: list[str] = []
+    assert asyncio.run(requeue.requeue(SlurmStep("812", "0"), (), lambda pids: None, said.append))
+    assert (tmp_path / "scontrol-asked").exists() is asks
+    assert said[0].startswith("job 812 is requeued" if asks else "job 812 is not requeued: Slurm has done that")
 
 
 def test_the_other_nodes_leave_first() -> None:

@@ -39,4 +39,8 @@ def test_the_reason_names_both_rounds_and_where_the_later_one_resumed() -> None:
 def test_another_runs_step_carries_no_token_of_ours(other: str) -> None:
     ruling = judge(Origin(other, 1, 10), "run", ((2, None),))
     assert ruling.accepted
-    assert repr(other) in ruling.reason
+    assert ruling.reason == f"published by another run, {other!r}"
+
+
+def test_who_only_looks_is_of_no_run_and_so_of_no_other() -> None:
+    assert judge(Origin("run-b", 1, 10), "", ()).reason == "published by run 'run-b'"

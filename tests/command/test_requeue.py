@@ -17,6 +17,7 @@ from remuster.rendezvous.mirrored import GAP
 pytestmark = pytest.mark.process
 
 STEP = {
+    "ENVIRONMENT": "BATCH",
     "SLURM_JOB_ID": "4711",
     "SLURM_STEP_ID": "0",
     "SLURM_NODEID": "0",
@@ -96,11 +97,12 @@ def test_a_failure_that_no_requeue_helps_with_ends_with_another_code(place: Plac
 
 
 def test_what_a_requeue_forgets_is_said_once_by_the_first_node(place: Place) -> None:
-    """Red when it is said without a scheduler, with a directory, and when every node says it."""
+    """Red when it is said without a scheduler or a batch job, with a directory, and when every node says it."""
     node = launch(place, 0, "1", "0")
     assert (node.exit_code(), node.err.count(FORGETS)) == (0, 1), node.say()
     for env, options in (
         ({}, ()),
+        (STEP | {"ENVIRONMENT": ""}, ()),
         (STEP | SECOND, ("--standalone",)),
         (STEP, ("--checkpoint-dir", place.folder / "kept")),
     ):

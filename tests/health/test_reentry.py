@@ -66,7 +66,7 @@ def test_where_the_first_step_is_right(first: int, stride: int) -> None:
     assert isinstance(judge(AT, {0: Said(entries, entries)}, {}), Proven)
 
 
-@pytest.mark.parametrize("first", [0, 1, 100, 149, 152, 300])
+@pytest.mark.parametrize("first", [0, 1, 100, 149, 152, 299])
 def test_a_wrong_first_step_is_clear_after_five(first: int) -> None:
     """149, which goes on over 150, too: it has not begun at the step that it was given."""
     assert isinstance(after(ENOUGH - 1, first=first), Unproven)
@@ -88,6 +88,13 @@ def test_a_checkpoint_that_may_count_epochs_is_not_refuted_by_steps() -> None:
     ("first", "before"),
     [
         (301, {}),  # eight batches for each update of the weights, say
+        (300, BEFORE),  # two, numbered from 0
+        (76, {0: said(1, 160)}),  # the checkpoint counts batches, and two make an update
+        (4, {}),  # … samples: 150 of them
+        (0, {}),  # each process counts anew, and no other is known
+        (1, {}),
+        (1, {0: said(1, 160)}),  # … and here it did so before
+        (0, {0: said(0, 160, loss=lambda _: 0.0)}),
         (1201, {0: said(1000, 250)}),
         (4, {0: said(1, 3)}),  # says epochs
     ],
@@ -153,6 +160,33 @@ def test_the_learning_rate_is_that_of_the_same_step() -> None:
     found = after(5, loss=loss, lr=lambda s: rate(s - 150))
     assert found == Refuted(0, 5, "has a learning rate of 0.000999 at step 151, where it was 0.000849")
     assert isinstance(after(5, loss=loss, lr=lambda s: rate(s) * (1.1 if s == 153 else 1)), Unproven)
+
+
+def test_a_process_that_counts_its_own_steps_is_not_held_against_the_same_numbers() -> None:
+    """Loss and rate are those of step 151 on, and the script says 1 again."""
+    before = {0: said(1, 160, loss=loss, lr=rate)}
+    now = {"loss": lambda s: loss(s + 150), "lr": lambda s: rate(s + 150)}
+    for at in (AT, Resumed(3, counted=False)):
+        for count in (5, 10, 32):
+            found = judge(at, {0: said(1, count, **now)}, before)
+            assert isinstance(found, Unproven)
+            assert found.why.startswith("rank 0 said step 1 first")
+
+
+def test_who_has_the_losses_of_the_beginning_has_begun_anew() -> None:
+    before = {0: said(1, 160, loss=loss)}
+    assert isinstance(judge(AT, {0: said(1, 4, loss=loss)}, before), Unproven)
+    assert isinstance(judge(AT, {0: said(1, 5, loss=loss)}, before), Refuted)
+    other = judge(AT, {0: said(1, 10, loss=lambda s: 9.0 + loss(s))}, {0: said(1, 160, loss=lambda s: loss(s + 50))})
+    assert isinstance(other, Refuted)  # where no loss comes twice, they are above the last ones
+    assert other.why.startswith("has a loss of ")
+
+
+def test_a_schedule_that_waits_for_its_scaler_lags() -> None:
+    """A new loss scale overflows in some steps, and such a step is none of the schedule's."""
+    lagging = lambda s: rate(s - 3)  # noqa: E731
+    for count in (5, 19, 32):
+        assert not isinstance(after(count, loss=loss, lr=lagging), Refuted)
 
 
 def test_where_no_step_is_the_same_losses_are_held_against_the_last_ones() -> None:

@@ -74,6 +74,7 @@ def test_where_pods_meet(index: str, hostname: str, full: str, head: str) -> Non
     ("index", "hostname", "full", "says"),
     [
         ("x", "job-0", "job-0.svc", "JOB_COMPLETION_INDEX is 'x'"),
+        ("9" * 5000, "job-9", "job-9.svc", "which is no whole number"),
         ("-1", "job-1", "job-1.svc", "JOB_COMPLETION_INDEX is '-1'"),
         ("1", "job-11x", "job-11x.svc", "does not end with it; give --rdzv-endpoint"),
         ("1", "job11", "job11.svc", "does not end with it; give --rdzv-endpoint"),

@@ -48,6 +48,7 @@ def test_a_file(text: str, hosts: tuple[Host, ...]) -> None:
         ("a slots=0", "line 1 of F is 'a slots=0'"),
         ("a:0", "line 1 of F is 'a:0'"),
         ("a:", "line 1 of F is 'a:'"),
+        ("a:29500", "line 1 of F is 'a:29500'; write HOST, HOST:N or HOST slots=N, N ranks on it (and no port)"),
         ("a:x", "line 1 of F is 'a:x'"),
         ("a:8 slots=8", "line 1 of F is 'a:8 slots=8'"),
         ("a 8 8", "line 1 of F is 'a 8 8'"),

@@ -149,7 +149,7 @@ def test_a_step_is_read() -> None:
     assert slurm.read({"SLURM_STEP_ID": "0"}) is None
     found = read(step(1, SLURM_RESTART_COUNT="2"))
     assert found == Slurm(
-        *("812", "0", 2, 3, "node[1-3]", (), 1, "node2", "1(x3)", 1, 2, False, 1, "10.81.0.1"),
+        *("812", "0", 2, 3, "node[1-3]", (), 1, "node2", "1(x3)", 1, 2, False, 1, "10.81.0.1", True),
     )
     assert found.node_names() == ("node1", "node2", "node3")
     assert (found.run_id, found.launch_id(True), found.launch_id(False)) == ("812.0", "812.0.2", "812.2")
@@ -198,6 +198,8 @@ def test_the_first_nodes_address_is_only_known_where_the_batch_script_called_sru
 
 def test_ports_of_steps() -> None:
     assert step_port("812", "0") == step_port("812", "0")
+    for text in ("9" * 5000, "\udcff", "\u0663", "", "812_3"):  # no job has such a number
+        assert step_port(text, "0") >= FIRST_PORT
     found = {step_port(str(812 + job), str(number)) for job in range(JOBS) for number in range(STEPS)}
     assert len(found) == JOBS * STEPS
     assert FIRST_PORT <= min(found) <= max(found) < 29400  # torchrun's, and the ephemeral ones from 32768 on
@@ -336,7 +338,15 @@ def test_the_batch_script_itself_runs_on_one_node(command: Command) -> None:
     assert (spec.run_id, spec.launch_id, spec.max_nodes, spec.nproc) == ("812", "812.0", 1, 1)
     assert "one of the 3 nodes of Slurm job 812; to use them all write: srun --nodes=3" in command.stderr
     assert "srun" not in _said(command, "--standalone t.py", BATCH)
+    salloc = {name: BATCH[name] for name in ("SLURM_JOB_ID", "SLURM_JOB_NUM_NODES")}  # on the node where it was called
+    assert "it may run outside of the job, where salloc was called; to run on the job's 3 nodes write: srun" in _said(
+        command, "t.py", salloc
+    )
     assert "srun" not in _said(command, "t.py", BATCH | {"SLURM_JOB_NUM_NODES": "1", "SLURM_NNODES": "1"})
+
+
+def test_all_tasks_have_one_interpreter_and_the_first_says_it(command: Command) -> None:
+    assert [_said(command, "t.py", step(node)).count("ranks run") for node in (0, 1, 2)] == [1, 0, 0]
 
 
 def _said(command: Command, line: str, environ: dict[str, str]) -> str:
