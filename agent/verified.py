@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..rendezvous.errors import StoreError
-from ..rendezvous.history import steps
+from ..rendezvous.history import History, steps
 from ..rendezvous.keys import Keys
-from ..rendezvous.records import Job, Round
+from ..rendezvous.records import Job
+from ..rendezvous.snapshot import Snapshot
 from ..rendezvous.store import Store, prefix_end
 from ..rendezvous.suspects import below, none_older, objections
 from .files import FileThread
@@ -69,15 +70,13 @@ def said(choice: Choice, not_anew: str = "") -> str:
     return f"step {choice.step} verified ({Path(choice.path).name}): the next launch goes on from there{over}"
 
 
-async def _history(store: Store, keys: Keys) -> tuple[tuple[Round, bytes], ...]:
+async def _history(store: Store, keys: Keys) -> History:
     """Return where the rounds had resumed; nothing from a store that has ended with the launch."""
-    start = keys.histories
     try:
-        found = await store.range(start, prefix_end(start))
+        found = await store.range(keys.histories, prefix_end(keys.histories))
     except StoreError:
         return ()
-    named = ((kv.key[len(start) :], kv.value) for kv in found.items)
-    return tuple((Round(int(name)), value) for name, value in named if name.isdecimal())
+    return Snapshot.read(keys, found).history()
 
 
 def _asked(
