@@ -14,7 +14,7 @@ from ..rendezvous.records import Job
 from .linux import boottime
 
 if TYPE_CHECKING:
-    from .exclude import Bad
+    from .exclusion import Bad
     from .ledger import Ledger
 
 QUIET_S = 0.5

@@ -1,7 +1,7 @@
 """Slurm's short way to write many nodes, ``node[1-3,07-09]-ib,login1``, and counts, ``4(x2),8``, written out. Pure.
 
 Slurm's own program for it, `scontrol show hostnames`, is missing in most containers. Called by `launcher/slurm.py`
-and, for what Slurm prints, by `slurm_job` and `exclude`.
+and, for what Slurm prints, by `slurm_job` and `exclusion`.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from ..rendezvous.records import Job, Phase, Round
 from ..rendezvous.store import Store
 from .aside import Seen
 from .attempts import beside_checkpoints, for_people, sync_directory, write_whole
-from .exclude import Bad, after
+from .exclusion import Bad, after
 from .files import FileThread
 from .occurrences import Chosen, Happening, Occurrence, of_end, of_proof, of_record, of_resume
 from .run_dir import make_private, random_name

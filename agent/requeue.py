@@ -16,7 +16,8 @@ from ..health.verdict import NOTICE
 from ..rendezvous.errors import StoreError
 from ..rendezvous.keys import Keys
 from ..rendezvous.store import Store, prefix_end
-from .exclude import Bad, exclude, prepare
+from .exclude import exclude, prepare
+from .exclusion import Bad
 from .node_limit import noticed
 from .node_state import NodeState
 from .scontrol import Spare, Unknown, run_scontrol

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from .layout import step_of
 
 SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".tar", ".safetensors")  # of checkpoints that are single files
+TORCH_SAVED = (".pt", ".pth", ".bin", ".pth.tar")  # of those, torch.save's without a framework around it
 
 _UNFINISHED = re.compile(  # as a word of its own; "temp" and "part" mean other things too
     r"\.(temp|part|partial|superseded|orbax-checkpoint-tmp)(?![a-z])|^_?te?mp(?![a-z])|^tmp|[-_](temp|part)$|~$"

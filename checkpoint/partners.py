@@ -10,9 +10,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from .names import Candidate, is_part
+from .names import TORCH_SAVED, Candidate, is_part
 
-ENDINGS = (".pt", ".pth", ".bin", ".pth.tar")  # of torch.save's
 _NUMBER = re.compile(
     r"(?<![a-z])(rank|epoch|ep|step|iter|iteration|batch|ba)(s?[=_-]?)(\d+)|\d+",  # ep2-ba10-rank0.pt is Composer's
     re.I | re.A,
@@ -54,7 +53,7 @@ def partners(candidates: Iterable[Candidate]) -> Partners:
     """Sort the files of torch.save among them by step and part."""
     steps: dict[int, dict[str, str]] = {}
     for one in candidates:
-        if one.name.endswith(ENDINGS) and not one.unfinished:
+        if one.name.endswith(TORCH_SAVED) and not one.unfinished:
             steps.setdefault(one.order, {})[_part(one)] = one.name
     return Partners(steps)
 

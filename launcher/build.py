@@ -151,7 +151,7 @@ def build(given: Given, split: Split, env: Environment, parse_budget: ParseBudge
 
 
 def _around(given: Given, env: Environment, notes: list[str]) -> Gathering | None:
-    if env.batch is None and not env.job_index and given.text("hosts") is None and given.text("hostfile") is None:
+    if env.batch is None and not env.job_index and all(given.text(name) is None for name in meeting.LISTS):
         return None
     from . import gathering  # and sockets with it
 

@@ -41,9 +41,8 @@ def run(argv: Sequence[str], environ: Mapping[str, str], start: Callable[[JobSpe
         print(f"remuster: {error}", file=sys.stderr)
         return USAGE
     except SaidByAnother:
-        return (
-            0  # srun ends with the highest code, 2; the first code that is not 0 would have it kill the one that speaks
-        )
+        # srun ends with the highest code, 2; the first code that is not 0 would have it kill the one that speaks.
+        return 0
     with contextlib.suppress(OSError):  # a full or broken stderr is no reason not to run the job
         for note in built.notes:
             print(f"remuster: {note}", file=sys.stderr)

@@ -15,11 +15,10 @@ from .environment import Environment
 from .errors import UsageError
 from .given import Given
 from .host_files import Host
+from .meeting import LISTS, PLACES
 
 LONGEST = 4 << 20  # bytes; a hundred thousand nodes have long names in less
-LISTS = ("hosts", "hostfile")
-_STATIC = ("node-rank", "master-addr", "master-port")
-_SAID = ("rdzv-endpoint", *_STATIC)  # who gives one of these says where to meet
+_SAID = ("rdzv-endpoint", *PLACES)  # who gives one of these says where to meet
 
 
 class Gathering(NamedTuple):
@@ -72,7 +71,7 @@ def _asked_for(given: Given, found: Gathering) -> Gathering:
 def _listed(given: Given) -> Gathering:
     name, other = LISTS if given.text(LISTS[0]) is not None else LISTS[::-1]
     origin, text = given.origin(name), given.text(name) or ""
-    for idle in (other, *_STATIC):
+    for idle in (other, *PLACES):
         if given.text(idle) is not None:
             raise UsageError(f"{origin} and {given.origin(idle)} contradict each other; leave one of them out")
     if given.on("standalone"):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .gathering import Gathering
 
 PLACES = ("node-rank", "master-addr", "master-port")  # static's own
+LISTS = ("hosts", "hostfile")  # the job's nodes, one of the two ways
 _SERVICE = ("cacert", "cert", "key", "username", "password_file")  # keys for an etcd service alone
 _OWN = ("token_file", "is_host", "etcd_port")  # keys for an etcd of the job's own alone
 _ETCD = ("etcd", "etcd-v2", "etcd-v3")

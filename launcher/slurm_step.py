@@ -14,10 +14,11 @@ from . import devices, values
 from .environment import Environment
 from .errors import SaidByAnother, UsageError
 from .given import Given
+from .meeting import LISTS, PLACES
 from .slurm import Slurm
 
 # One of them, and it is given.
-MEETING = ("rdzv-backend", "rdzv-endpoint", "node-rank", "master-addr", "master-port", "hosts", "hostfile")
+MEETING = ("rdzv-backend", "rdzv-endpoint", *PLACES, *LISTS)
 
 # Below the ephemeral ports, above the usual services; 16 steps of each of 181 jobs in a row have ports of their own.
 FIRST_PORT, STEPS, JOBS = 24100, 16, 181

@@ -13,7 +13,8 @@ from enum import Enum
 from itertools import islice
 from typing import NamedTuple
 
-from .records import SETTLED, Job, Member, Outcome, Phase, Roster, Round, Terms
+from .records import Job, Member, Outcome, Phase, Roster, Round, Terms
+from .suspects import of_another_launch
 
 NAMED = 3  # places or nodes that a sentence lists; it must fit into the job record
 
@@ -63,7 +64,7 @@ def standing(job: Job | None, fresh_job: Job, fresh: bool) -> Standing | Over:
             spent=() if fresh else job.spent,
             memory=fresh_job.memory if fresh else job.memory,
             blamed=job.blamed,
-            suspects=() if fresh else tuple(one._replace(round=SETTLED) for one in job.suspects),
+            suspects=() if fresh else of_another_launch(job.suspects),
         ),
     )
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from ..names import TORCH_SAVED
 from . import torch_zip
 from .finding import Finding, Question, Unknown, Whole
 from .folder import Folder
 from .ray import NAME as RAY
 
-ENDINGS = (".pt", ".pth", ".bin", ".pth.tar")
 ENGINE = ("_model_states.pt", "_optim_states.pt")  # DeepSpeed's
 EXPORTS = ("training_args.bin", "pytorch_model.bin", "adapter_model.bin")  # a trained model's, beside checkpoints
 
@@ -28,7 +28,7 @@ class TorchFiles:
         """See Format."""
         if name in EXPORTS or RAY.fullmatch(name) or any(file.endswith(ENGINE) for file in files):
             return False
-        return bool(files) and all(file.endswith(ENDINGS) and "/" not in file for file in files)
+        return bool(files) and all(file.endswith(TORCH_SAVED) and "/" not in file for file in files)
 
     def judge(self, folder: Folder, question: Question) -> Finding:
         """See Format."""

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from fake_slurm import put_program
 
 from remuster.agent.bereft import Seen, decide, end_job
 from remuster.agent.slurm_job import SlurmJob
@@ -60,8 +61,7 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         f"if [ -e {tmp_path}/deny ]; then echo denied >&2; exit 1; fi;;"
     )
     for name in ("scontrol", "scancel"):
-        (tmp_path / name).write_text(f'#!/bin/sh\nPATH=/usr/bin:/bin\ncase "$*" in {answers} esac\n')
-        (tmp_path / name).chmod(0o755)
+        put_program(tmp_path, f'case "$*" in {answers} esac', name)
     return said
 
 

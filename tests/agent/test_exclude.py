@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-from remuster.agent.exclude import Allocation, Bad, Exclusion, after, exclude, exclusion, prepare
+from remuster.agent.exclude import exclude, prepare
+from remuster.agent.exclusion import Allocation, Bad, Exclusion, after, exclusion
+from remuster.agent.scontrol import Unknown
 
 NODES = ("node1", "node2", "node3")
 JOB = Allocation(NODES, needed=3, there=8)
@@ -77,10 +79,6 @@ def test_who_is_excluded(bad: tuple[Bad, ...], job: Allocation, nodes: tuple[str
 
 
 # --- Slurm ------------------------------------------------------------------------------------------------------------
-class Silent(NamedTuple):
-    why: str
-
-
 JOB_LINE = (
     "JobId=7 JobName=a ExcNodeList=node9 NumNodes=99 UserId=u(1) GroupId=g(1) JobState=RUNNING Partition=main "
     "ReqNodeList=(null) ExcNodeList=node[6-7] NodeList=node[1-3] NumNodes=3-3 NumCPUs=3 Comment=TotalNodes=1\n"
@@ -100,12 +98,12 @@ class Slurm:
         self.lost = lost
         self.times = times  # so often it does not answer
 
-    async def scontrol(self, words: Sequence[str]) -> str | Silent:
+    async def scontrol(self, words: Sequence[str]) -> str | Unknown:
         line = " ".join(words)
         self.asked.append(line)
         verb = next((word for word in words if word in self.lost), "")
         self.times -= bool(verb)
-        return Silent(self.lost[verb]) if verb and self.times >= 0 else ANSWERS[line]
+        return Unknown(self.lost[verb]) if verb and self.times >= 0 else ANSWERS[line]
 
 
 def play(slurm: Slurm, *bad: Bad) -> tuple[Exclusion, list[str]]:

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from fake_slurm import put_program
 
 from remuster.agent import requeue
 from remuster.agent.requeue import Ended, due
@@ -52,8 +53,7 @@ def test_after_which_end_a_job_is_requeued(ended: Ended, wanted: bool) -> None:
     ],
 )
 def test_what_becomes_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, done: bool, words: str) -> None:
-    (tmp_path / "scontrol").write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\n{body}\n")
-    (tmp_path / "scontrol").chmod(0o755)
+    put_program(tmp_path, body)
     monkeypatch.setenv("PATH", str(tmp_path))
     said: list[str] = []
     assert asyncio.run(requeue.requeue(SlurmStep("812", "0"), (), lambda pids: None, said.append)) is done
@@ -75,8 +75,7 @@ def test_a_launch_that_runs_by_now_is_not_ended(
 ) -> None:
     """An agent was left over where slurmd had died, and Slurm has given the job other nodes since."""
     body = f'[ $1 = requeue ] && echo x >>"$0-asked"; echo "JobId=812 JobName=t UserId=u(1) {says}"'
-    (tmp_path / "scontrol").write_text(f"#!/bin/sh\n{body}\n")
-    (tmp_path / "scontrol").chmod(0o755)
+    put_program(tmp_path, body)
     monkeypatch.setenv("PATH", str(tmp_path))
     said: list[str] = []
     assert asyncio.run(requeue.requeue(SlurmStep("812", "0"), (), lambda pids: None, said.append))

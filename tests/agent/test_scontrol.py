@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import stat
 import time
 from pathlib import Path
 
 import pytest
+from fake_slurm import put_program
 
 from remuster.agent.scontrol import Unknown, ask_job, run_scontrol
 from remuster.agent.slurm_job import SlurmJob, parse_job
@@ -76,12 +76,6 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def program(path: Path, body: str) -> None:
-    file = path / "scontrol"
-    file.write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\n{body}\n")
-    file.chmod(file.stat().st_mode | stat.S_IXUSR)
-
-
 def ask(within_s: float = 10.0) -> SlurmJob | Unknown:
     spared: list[tuple[int, ...]] = []
     found = asyncio.run(ask_job("7", spared.append, within_s=within_s))
@@ -96,7 +90,7 @@ def answers(path: Path) -> str:
 
 
 def test_it_is_asked_in_seconds_and_plain_words(path: Path) -> None:
-    program(path, f'[ "$LC_ALL$SLURM_TIME_FORMAT" = C%s ] || exit 8\n{answers(path)}')
+    put_program(path, f'[ "$LC_ALL$SLURM_TIME_FORMAT" = C%s ] || exit 8\n{answers(path)}')
     assert ask() == RUNNING
 
 
@@ -105,19 +99,19 @@ def test_no_scontrol(path: Path) -> None:
 
 
 def test_one_that_hangs_is_not_waited_for(path: Path) -> None:
-    program(path, "sleep 600 & wait")
+    put_program(path, "sleep 600 & wait")
     begun = time.monotonic()
     assert ask(0.3) == Unknown("scontrol gave no answer within 0.3 s and was killed")
     assert time.monotonic() - begun < 5
 
 
 def test_one_that_fails_is_quoted(path: Path) -> None:
-    program(path, "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
+    put_program(path, "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
     assert ask() == Unknown("scontrol ended with 1: slurm_load_jobs error: Invalid job id specified")
 
 
 def test_one_that_babbles_is_cut(path: Path) -> None:
-    program(path, "exec yes")
+    put_program(path, "exec yes")
     said = ask()
     assert isinstance(said, Unknown)
     assert "printed more than" in said.why
@@ -125,12 +119,12 @@ def test_one_that_babbles_is_cut(path: Path) -> None:
 
 def test_one_that_was_hit_by_the_signal_of_all_is_asked_again(path: Path) -> None:
     """Slurm signals every process of a step: what is started in that moment, too."""
-    program(path, f'mkdir {path}/"$2" 2>/dev/null && kill -TERM $$\n{answers(path)}')
+    put_program(path, f'mkdir {path}/"$2" 2>/dev/null && kill -TERM $$\n{answers(path)}')
     assert ask() == RUNNING
 
 
 def test_one_that_is_always_hit(path: Path) -> None:
-    program(path, "kill -TERM $$")
+    put_program(path, "kill -TERM $$")
     said = asyncio.run(run_scontrol(("ping",), lambda pids: None))
     assert said == Unknown("scontrol ended with -15: it does not say why")
     assert os.path.exists(path / "scontrol")
@@ -138,6 +132,6 @@ def test_one_that_is_always_hit(path: Path) -> None:
 
 def test_a_notice_to_all_processes_of_a_step_hits_no_child(path: Path) -> None:
     """Red when ``bounded_child`` does not block it: the program is run twice, and a resume hook would have failed."""
-    program(path, f"echo run >> {path}/runs\nkill -USR1 $$\nkill -USR2 $$\necho yes")
+    put_program(path, f"echo run >> {path}/runs\nkill -USR1 $$\nkill -USR2 $$\necho yes")
     assert asyncio.run(run_scontrol(("ping",), lambda pids: None)) == "yes\n"
     assert (path / "runs").read_text() == "run\n"

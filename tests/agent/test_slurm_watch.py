@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from command.processes import until
+from fake_slurm import put_program
 
 from remuster.agent import node_words as words
 from remuster.agent.slurm_job import SlurmJob
@@ -59,14 +60,13 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path
     def make(*answers: str) -> Path:
         for i, answer in enumerate(answers, 1):
             (tmp_path / str(i)).write_text(answer)
-        diary, program = tmp_path / "diary", tmp_path / "scontrol"
         last = len(answers)
-        program.write_text(
-            f'#!/bin/sh\ncd {tmp_path}\necho "$*" >> diary\nn=$(wc -l < diary)\n'
-            f"[ $n -le {last} ] || n={last}\n[ -s $n ] || exit 1\ncat $n\n"
+        put_program(
+            tmp_path,
+            f'cd {tmp_path}\necho "$*" >> diary\nn=$(wc -l < diary)\n'
+            f"[ $n -le {last} ] || n={last}\n[ -s $n ] || exit 1\ncat $n",
         )
-        program.chmod(0o755)
-        return diary
+        return tmp_path / "diary"
 
     return make
 

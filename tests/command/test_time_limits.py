@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from command.cluster import STEADY, Node, Place
 from command.processes import boottime, until
+from fake_slurm import put_program
 
 pytestmark = pytest.mark.process
 
@@ -31,8 +32,7 @@ def started(place: Place, answer: str | None, *flags: str) -> Node:
     path = place.folder / "bin"
     path.mkdir()
     if answer is not None:
-        (path / "scontrol").write_text(f'#!/bin/sh\nPATH=/usr/bin:/bin\necho "$@" >> {place.folder}/asked\n{answer}\n')
-        (path / "scontrol").chmod(0o755)
+        put_program(path, f'echo "$@" >> {place.folder}/asked\n{answer}')
     node = place.command(*GRACE, *flags, STEADY, place.desk, env={**SLURM, "PATH": str(path)})
     place.wait_round(1, 1)
     return node
