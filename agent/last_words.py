@@ -48,6 +48,12 @@ def over(state: NodeState) -> bool:
     return state.job is not None and state.job.job.phase.over
 
 
+def reason(end: Exit, state: NodeState) -> dict[str, str]:
+    """Return why the command ends, for its last line; nothing where the line of the job's end has just said it."""
+    outcome = state.job.job.outcome if state.job is not None and over(state) else None
+    return {} if outcome is not None and outcome.sentence == end.sentence else {"why": end.sentence}
+
+
 def closing(end: Exit, state: NodeState, report: str) -> str:
     """Return what is to be said of the end; nothing where all is well and the lines before have told it."""
     said = _coloured(report) if end.code and report else ""

@@ -196,7 +196,7 @@ class _Host:
             failed = parts.chronicle.failed if last_words.over(agent.state) else {}
             await last_words.hand_up(failed, end.sentence, node, self._records, log)
         await parts.aside.settle()
-        log.line("exit", code=end.code, why=end.sentence)
+        log.line("exit", code=end.code, **last_words.reason(end, agent.state))
         log.write()
         if not survivors:
             with contextlib.suppress(OSError, NodeLockError):  # it lies in a folder of small files

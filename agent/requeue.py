@@ -28,6 +28,7 @@ OTHERS_S = 10.0  # for the other nodes to leave before Slurm ends them
 FAMILIES = ("node", "hardware", "network", "scheduler")  # the next allocation may be a better one
 MOST_SHORT = 5  # requeues after which a loss in a launch that was short is no longer answered by another one
 SHORT_S = 600.0
+LOOK_S = 2.0  # for a look at the job before that
 STARTED = ("RUNNING", "CONFIGURING", "SUSPENDED")
 PENDING = "Job is pending execution"  # to a second scontrol, after Slurm has ended the first with all of the step
 
@@ -88,7 +89,7 @@ async def requeue(step: SlurmStep, bad: Sequence[Bad], spare: Spare, say: Callab
     async def scontrol(words: Sequence[str]) -> str | Unknown:
         return await run_scontrol(words, spare)
 
-    now = await scontrol(("-o", "show", "job", step.job_id))
+    now = await run_scontrol(("-o", "show", "job", step.job_id), spare, within_s=LOOK_S)
     job = parse_job(step.job_id, now) if isinstance(now, str) else None
     if job is not None and job.restarts > step.restarts and job.state in STARTED:
         say(f"job {step.job_id} is not requeued: Slurm has done that, and its next launch has begun")

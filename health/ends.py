@@ -27,7 +27,8 @@ NEAR_END = 4  # lines: a cry there was the last thing that the rank had to say
 _FINISHED = re.compile(
     r"(?i)\b(?:training|run|job|all|evaluation|benchmark|epochs?)\b.{0,40}\b(?:finished|completed?|done)\b|"
     r"\b(?:finished|completed) (?:training|successfully|evaluation)|"
-    r"^\W*(?:all )?(?:done|finished)\W*$|\b(\d{1,12})/\1\b.{0,20}\bdone\b"
+    r"^\W*(?:all )?(?:done|finished)\W*$|\b(\d{1,12})/\1\b.{0,20}\bdone\b|"
+    r"code=0\b.{0,24} why='every rank exited 0'|\] exit +code=0$"  # remuster's, which may have lost nodes before
 )
 _OF_STEPS = re.compile(r"(?:srun|slurmstepd(?:-\S{1,200})?): ")  # says that a job step, not the work, is complete
 _CAME_TO_END = re.compile(r"destroy_process_group\(\) was not called")  # as the interpreter ends, whatever the reason

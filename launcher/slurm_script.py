@@ -82,6 +82,7 @@ def _print(
     for name, why in (
         ("checkpoint-dir", "a requeued job begins anew"),
         ("max-restarts", "the first failure ends the launch"),
+        ("log-dir", "what ranks write is in files in each node's /tmp, not all of it here"),
     ):
         if not _has(halves, name) and not (name == "max-restarts" and _has(halves, "retry-budget")):
             click.echo(f"remuster slurm-script: no --{name}: {why}", err=True)
@@ -111,8 +112,11 @@ def script(wish: Wish, halves: Split) -> str:
         own.insert(0, f"--nnodes={wish.nodes}")
     signal = (_value(halves, "notice-signal") or "USR1").removeprefix("SIG")
     together = wish.nodes + wish.spares > 1 and not any(_has(halves, name) for name in (*MEETING, "standalone"))
-    token = together and not _has(halves, "rdzv-conf")
-    command = [*map(_quoted, own), *(['--rdzv-conf="token_file=$token"'] if token else [])]
+    conf = _value(halves, "rdzv-conf")
+    token = together and "token_file=" not in (conf or "")
+    if token:
+        own = [option for option in own if not option.startswith("--rdzv-conf=")]
+    command = [*map(_quoted, own), *([_with_token(conf)] if token else [])]
     command += [_quoted(word) for word in ("--", halves.script, *halves.script_args)]
     name = os.path.splitext(os.path.basename(halves.script))[0]
     asked = {
@@ -145,6 +149,11 @@ def _quoted(word: str) -> str:
         raise UsageError(f"{word!r} cannot stand in a batch script: it has a line break or another control character; "
                          "put it into a file that the script reads")  # fmt: skip
     return shlex.quote(word)
+
+
+def _with_token(conf: str | None) -> str:
+    """Write the token file, a variable of the script's, behind what --rdzv-conf says."""
+    return f'{_quoted(f"--rdzv-conf={conf},")}"token_file=$token"' if conf else '--rdzv-conf="token_file=$token"'
 
 
 def _has(halves: Split, name: str) -> bool:

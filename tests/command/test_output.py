@@ -174,4 +174,6 @@ def test_events_are_lines_of_json(place: Place) -> None:
         "done",
         "exit",
     ]
+    reasons = [event.get("why") for event in node.events() if event["event"] in ("done", "exit")]
+    assert reasons == ["every rank exited 0", None]  # said once
     assert json.loads((node.run_dir / "attempts" / "attempt-000.json").read_text())["schema_version"] == 1

@@ -54,6 +54,15 @@ srun: error: Node failure on node2
 srun: error: node2: task 1: Killed
 srun: Force Terminated StepId=16.0
 """),
+    "a node fails, --no-kill, and the job is done": ("success", """\
+srun: error: Node failure on node3
+14:02:36 [info     ] done                           exit_code=0 round=2 why='every rank exited 0'
+14:02:36 [info     ] exit                           code=0
+"""),
+    "a node fails in the next launch": ("node_lost", """\
+14:02:36 [info     ] exit                           code=0
+srun: error: Node failure on node3
+"""),
     "requeued": ("preempted", """\
 slurmstepd-node1: error: *** STEP 1.0 ON node1 CANCELLED AT 2026-11-30T12:33:19 DUE TO JOB REQUEUE ***
 srun: got SIGCONT

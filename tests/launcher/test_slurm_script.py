@@ -90,11 +90,19 @@ def test_no_token_where_none_is_used(tmp_path: Path) -> None:
     for line, wish in (
         (["train.py"], Wish()),
         (["--rdzv-backend=etcd", "--rdzv-endpoint=etcd1", "t.py"], Wish(nodes=2)),
-        (["--rdzv-conf=lease_ttl=20", "t.py"], WIDE),
+        (["--rdzv-conf=lease_ttl=20,token_file=mine", "t.py"], WIDE),
     ):
-        assert "token" not in made(line, wish)
+        assert "$token" not in made(line, wish)
     ran = run(tmp_path, made(["t.py"], Wish()))
     assert "--cpus-per-task=64" in ran.srun
+
+
+def test_the_token_stands_behind_what_rdzv_conf_says(tmp_path: Path) -> None:
+    ran = run(tmp_path, made(["--rdzv-conf=lease_ttl=20,launch_id=a b", "t.py"]))
+    assert [word for word in ran.srun if "rdzv-conf" in word] == [
+        f"--rdzv-conf=lease_ttl=20,launch_id=a b,token_file={tmp_path}/.remuster-812-0"
+    ]
+    assert ran.token == "600"
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 69, 75, 137])
@@ -133,7 +141,7 @@ def test_what_is_refused(line: list[str], wish: Wish, why: str) -> None:
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    line = "--nodes 2 --gpus-per-node 4 --time 5 --max-restarts 3 t.py --nodes 7"
+    line = "--nodes 2 --gpus-per-node 4 --time 5 --max-restarts 3 --log-dir logs t.py --nodes 7"
     assert main(line.split(), {}) == 0
     said = capsys.readouterr()
     assert "#SBATCH --nodes=2\n" in said.out
