@@ -25,7 +25,7 @@ from .slurm_job import parse_job
 from .spec import SlurmStep
 
 OTHERS_S = 10.0  # for the other nodes to leave before Slurm ends them
-FAMILIES = ("node", "hardware", "network", "scheduler")  # the next allocation may be a better one
+FAMILIES = ("node", "hardware", "network", "storage", "hang", "scheduler")  # README's: those that end with 75
 MOST_SHORT = 5  # requeues after which a loss in a launch that was short is no longer answered by another one
 SHORT_S = 600.0
 LOOK_S = 2.0  # for a look at the job before that

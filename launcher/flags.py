@@ -360,7 +360,7 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "requeue",
         Group.RETRY,
-        "Under Slurm, when the launch ends with 75 after a notice, a time limit, a preemption or the loss of a node: "
+        "Under Slurm, when the launch ends with 75 (a notice, a time limit, a preemption, a lost node, sick hardware): "
         "run `scontrol requeue` last of all. The next launch goes on.",
         ours=True,
     ),
