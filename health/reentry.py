@@ -63,7 +63,7 @@ class _Rank(NamedTuple):
     entries: tuple[Entry, ...]
     last: Sequence[Entry]  # of the attempt before
     then: Mapping[int, Entry]  # … and by step
-    same: Mapping[int, Entry]  # … where a step of that number is the same one
+    same: Mapping[int, Entry]  # … where a step of that number is the same one; else empty
 
 
 def judge(at: Resumed, now: Mapping[int, Said], before: Mapping[int, Said]) -> Unproven | Proven | Refuted:
@@ -98,8 +98,16 @@ def judge(at: Resumed, now: Mapping[int, Said], before: Mapping[int, Said]) -> U
 
 
 def _rank(rank: int, entries: tuple[Entry, ...], past: Said, step: int) -> _Rank:
-    one = _Rank(rank, entries, past.last, then := {entry.step: entry for entry in (*past.first, *past.last)}, then)
-    return one._replace(same={}) if entries and _counts_anew(one) and _elsewhere(one, step) else one
+    one = _Rank(rank, entries, past.last, {entry.step: entry for entry in (*past.first, *past.last)}, {})
+    right = bool(entries) and step > _stride(one) and not _elsewhere(one, step)
+    return one._replace(same=one.then) if right and _orderly(Said(entries, ())) and _orderly(past) else one
+
+
+def _orderly(past: Said) -> bool:
+    """Tell whether no number was said of two steps, as by a script that counts each epoch's."""
+    by_step = {entry.step: entry for entry in past.first}
+    rises = all(a.step < b.step for some in past for a, b in pairwise(some))
+    return rises and all(by_step.get(entry.step, entry) == entry for entry in past.last)
 
 
 def _since(entries: Sequence[Entry], step: int) -> tuple[Entry, ...]:
@@ -134,7 +142,7 @@ def _alike(one: _Rank, at: Resumed) -> bool:
     Not so: batches here and updates there, or samples; or the steps of one process, where no other is known.
     """
     first, reached = one.entries[0].step, max((entry.step for entry in one.last), default=at.step)
-    near = at.step / 2 + 1 < max(first, min(one.then, default=0))
+    near = any(at.step / 2 + _stride(one) < begun < 2 * at.step for begun in (first, min(one.then, default=first)))
     return at.counted and near and first < 2 * at.step and reached >= at.step - 1
 
 
@@ -187,19 +195,31 @@ def _compared(one: _Rank, name: str) -> bool:
     last = one.entries[-ENOUGH:]
     if name == "lr":  # it may rise or fall at any step: only that of the same step says anything
         return all(_replayed(one, entry, name) is not None for entry in last)
-    return all(_value(entry, name) is not None for entry in last) and len(_finite(one.last, name)) >= ENOUGH
+    return all(_value(entry, name) is not None and _near(one, entry, name) for entry in last)
 
 
 def _band(one: _Rank, entry: Entry, name: str) -> tuple[float, float]:
     """Return between what a value is as it was: at the same step, where that was said, else at the last ones."""
-    past, value, then = _finite(one.last, name), _value(entry, name), _replayed(one, entry, name)
+    value, then = _value(entry, name), _replayed(one, entry, name)
     if name == "lr":
         return (-math.inf, math.inf) if then is None else (then - RATE * abs(then), then + RATE * abs(then))
-    if len(past) < ENOUGH or value is None or not math.isfinite(value):
+    past = _near(one, entry, name)
+    if not past or value is None or not math.isfinite(value):
         return -math.inf, math.inf
     spread = max(past) - min(past)
     low, high = (min(past), max(past)) if then is None else (then, then)
     return low - SHARE * max(abs(low), abs(value)) - spread, high + SHARE * max(abs(high), abs(value)) + spread
+
+
+def _near(one: _Rank, entry: Entry, name: str) -> list[float]:
+    """Return the values that one may be held against: the last ones, and those before where it comes between them.
+
+    None where too few are known, or it comes before them all: it may well be a higher one.
+    """
+    if not one.same or entry.step < min(one.same):
+        return []
+    past = _finite(one.last if entry.step >= one.last[0].step else one.same.values(), name)
+    return past if len(past) >= ENOUGH else []
 
 
 def _near_rate(one: _Rank, entry: Entry) -> bool:

@@ -112,12 +112,20 @@ async def test_another_number_of_ranks_is_not_compared(stage: Stage, world: int)
 
 async def test_a_wrong_first_step_ends_the_round_by_an_alarm_that_names_the_checkpoint(stage: Stage) -> None:
     stage.begin(POINT)
-    await stage.say(1, 5)
+    await stage.say(121, 5)
     await stage.until(lambda: stage.posted)
     (alarm,) = stage.posted
     assert isinstance(alarm, words.Alarmed)
     assert (alarm.round, alarm.why.rank, alarm.why.sign) == (1, 0, REENTRY)
     assert alarm.why.why.endswith(": it does not go on from checkpoint step-000000000150 (step 150)")
+    await stage.watch.close()
+
+
+async def test_a_script_that_may_count_anew_in_each_process_ends_nothing(stage: Stage) -> None:
+    stage.begin(POINT)
+    await stage.say(1, 32)
+    await stage.looked()
+    assert stage.posted == []
     await stage.watch.close()
 
 
