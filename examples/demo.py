@@ -143,7 +143,7 @@ def recovery(nodes: list[Node], out: Path, attempt: int, what: str, victim: list
     for label, at in rows:
         print(f"  {'-' if at is None else f'{(at - began) * 1000:8.0f} ms'}  {label}")
     print(f"  verdict: {verdict['sentence']}")
-    print(f"  {verdict['class']}: {verdict['decision']}")
+    print(f"  decision: {verdict['decision']}")
 
 
 def main() -> int:

@@ -27,9 +27,9 @@ NEAR_END = 4  # lines: a cry there was the last thing that the rank had to say
 _FINISHED = re.compile(
     r"(?i)\b(?:training|run|job|all|evaluation|benchmark|epochs?)\b.{0,40}\b(?:finished|completed?|done)\b|"
     r"\b(?:finished|completed) (?:training|successfully|evaluation)|"
-    r"^\W*(?:all )?(?:done|finished)\W*$|\b(\d{1,12})/\1\b.{0,20}\bdone\b|"
-    r"code=0\b.{0,24} why='every rank exited 0'|\] exit +code=0$"  # remuster's, which may have lost nodes before
+    r"^\W*(?:all )?(?:done|finished)\W*$|\b(\d{1,12})/\1\b.{0,20}\bdone\b"
 )
+_DONE = re.compile(r"code=0\b.{0,24} why='every rank exited 0'|\] exit +code=0$")  # remuster's, after whatever was lost
 _OF_STEPS = re.compile(r"(?:srun|slurmstepd(?:-\S{1,200})?): ")  # says that a job step, not the work, is complete
 _CAME_TO_END = re.compile(r"destroy_process_group\(\) was not called")  # as the interpreter ends, whatever the reason
 _STOPPED = re.compile(
@@ -189,12 +189,13 @@ def _concluded(ends: Sequence[End], beside: Beside) -> list[str]:
 
 
 def _came_to_end(end: End) -> bool:
-    """Whether the last line says that all was done."""
-    return bool(end.part.lines) and _finished(end.part.lines[-1].text)
+    """Whether the last line says that all was done, or one of the last is remuster's that does."""
+    lines = end.part.lines
+    return bool(lines) and (_finished(lines[-1].text) or any(_DONE.search(line.text) for line in lines[-_LAST:]))
 
 
 def _finished(text: str) -> bool:
-    return _FINISHED.search(text) is not None and _OF_STEPS.match(text) is None
+    return _DONE.search(text) is not None or (_FINISHED.search(text) is not None and _OF_STEPS.match(text) is None)
 
 
 def _failed(reading: Reading, lines: Sequence[Said], own: OwnSignatures) -> bool:

@@ -173,7 +173,9 @@ def _astray(one: _Rank) -> str:
     high = [(entry, most) for entry in one.entries if (most := _band(one, entry, "loss")[1]) < math.inf]
     if len(high) >= COMPARED and all(entry.loss is not None and entry.loss > most for entry, most in high):
         entry, most = high[-1]
-        return f"has a loss of {entry.loss:.6g} at step {entry.step}, and at most {most:.6g} is as it was before"
+        return (
+            f"has a loss of {entry.loss:.6g} at step {entry.step}, where more than {most:.6g} is not as it was before"
+        )
     return ""
 
 

@@ -364,7 +364,7 @@ FLAGS: tuple[Flag, ...] = (
         "run `scontrol requeue` last of all. The next launch goes on.",
         ours=True,
     ),
-    Flag("log-dir", Group.OUTPUT, "Where ranks' output and the run's records go. Default: a new one.", metavar="DIR"),
+    Flag("log-dir", Group.OUTPUT, "Where ranks' output and the run's records go. Default: below /tmp.", metavar="DIR"),
     Flag(
         "log-writer",
         Group.OUTPUT,

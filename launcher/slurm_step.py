@@ -102,8 +102,10 @@ def _one_task(slurm: Slurm, tasks: int) -> str:
     """Say that one task for each rank is too many, and what to write."""
     nodes, cpus = slurm.nodes, max(slurm.cpus, tasks)
     line = f"srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 --cpus-per-task={cpus}"
+    if slurm.gpus_by_task or (slurm.gpus > 0 and not slurm.batch):  # a batch script's srun has the job's GPUs anyway
+        line += f" --gpus-per-node={slurm.gpus if slurm.gpus > 0 else tasks}"
     if slurm.gpus_by_task:
-        line += f" --gpus-per-node={slurm.gpus if slurm.gpus > 0 else tasks} --gpu-bind=none"
+        line += " --gpu-bind=none"
     more = " (GPUs by node, not by task: the one task must have them all)" if slurm.gpus_by_task else ""
     return (
         f"srun has started {tasks} tasks on a node, and one remuster starts all ranks of its node; write: {line} "

@@ -180,4 +180,5 @@ def unseen(own: NodeId, v: Verdict) -> Outcome:
 def waits_for(v: Verdict, asked: Asked) -> str:
     """Say whose answers are waited for."""
     names = listed([m.node[:64] for m in v.silent][: NAMED + 1])
-    return f"{names} to say whether {'it can load ' + asked.name[:64] if asked.name else 'it has a checkpoint'}"
+    can, has = ("it can", "it has") if len(v.silent) == 1 else ("they can", "they have")
+    return f"{names} to say whether {f'{can} load {asked.name[:64]}' if asked.name else f'{has} a checkpoint'}"

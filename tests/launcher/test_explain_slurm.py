@@ -58,6 +58,8 @@ srun: Force Terminated StepId=16.0
 srun: error: Node failure on node3
 14:02:36 [info     ] done                           exit_code=0 round=2 why='every rank exited 0'
 14:02:36 [info     ] exit                           code=0
+srun: Force Terminated StepId=42273975.0
+my script ends with 0
 """),
     "a node fails in the next launch": ("node_lost", """\
 14:02:36 [info     ] exit                           code=0

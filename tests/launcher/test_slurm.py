@@ -274,6 +274,8 @@ def test_a_task_for_each_gpu_is_refused_once(command: Command) -> None:
     }
     line = "write: srun --nodes=3 --ntasks=3 --ntasks-per-node=1 --cpus-per-task=64 remuster …"
     assert line in command.refusal("t.py", **step(**many))
+    from_login = command.refusal("t.py", **step(**many, SLURM_GPUS_ON_NODE="8", ENVIRONMENT=""))
+    assert "--cpus-per-task=64 --gpus-per-node=8 remuster …" in from_login
     by_task = command.refusal("t.py", **step(**many, SLURM_GPUS_PER_TASK="1", SLURM_GPUS_ON_NODE="8"))
     assert "--cpus-per-task=64 --gpus-per-node=8 --gpu-bind=none remuster …" in by_task
     assert "--gpu-bind=none" in command.refusal("t.py", **step(**many, SLURM_TRES_PER_TASK="cpu=1,gres/gpu=1"))

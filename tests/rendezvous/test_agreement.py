@@ -319,6 +319,14 @@ def test_who_sees_nothing_is_left_out_where_others_suffice() -> None:
     assert led.closed().resume.step == 20  # type: ignore[union-attr]
 
 
+def test_several_that_have_not_answered_are_named_together() -> None:
+    led = Led(A, B, C)
+    led.search()
+    led.choose(20)
+    led.ask()
+    assert "waiting for b and c to say whether they can load step-20" in led.pop(words.Wake).reason
+
+
 def test_who_does_not_answer_is_named_and_left_out_when_time_is_over() -> None:
     led = Led(A, B)
     led.search()
