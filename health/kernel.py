@@ -92,10 +92,10 @@ TABLE: tuple[Pattern, ...] = (
             "linux mm/oom_kill.c __oom_kill_process; before 5.x 'Kill process … or sacrifice child'",
             "Memory cgroup out of memory: Killed process 4242 (python) total-vm:9000kB, anon-rss:8000kB",
             "oom_reaper: reaped process 7899 (python), now anon-rss:0kB, file-rss:0kB, shmem-rss:2048kB"),
-    Pattern(Kind.MEMORY, "host_memory_ecc", r"(?:Memory failure|MCE):? 0x[0-9a-fA-F]{1,16}: (?:Sending SIGBUS to|"
+    Pattern(Kind.MEMORY, "host_memory_ecc", r"(?:Memory failure|MCE):? (?:0x[0-9a-fA-F]{1,16}: )?(?:Sending SIGBUS to|"
             r"(?:[Ff]orcibly )?[Kk]illing) (?P<process>[^:]{1,64}):(?P<pid>\d{1,9}) (?:due to hardware memory corruption|"
             r"because of failure to unmap)",
-            "linux mm/memory-failure.c kill_proc, kill_procs; before 4.15 'MCE 0x…: Killing …'",
+            "linux mm/memory-failure.c kill_proc, kill_procs; before 4.15 'MCE 0x…: Killing …'; arch/x86/mm/fault.c do_sigbus",
             "Memory failure: 0x4f1a22: Sending SIGBUS to python:30517 due to hardware memory corruption",
             "Memory failure: 0x4f1a22: recovery action for clean LRU page: Recovered"),
     Pattern(Kind.MEMORY, "host_memory_ecc", r"\[Hardware Error\]:\s{1,8}error_type: \d{1,3}, multi-bit ECC",
@@ -126,6 +126,11 @@ TABLE: tuple[Pattern, ...] = (
             "LustreError: 167-0: scratch-OST0004-osc-ffff: This client was evicted by scratch-OST0004; in progress "
             "operations using this service will fail.",
             "Lustre: scratch-OST0004-osc-ffff: Connection restored to 10.0.0.4@o2ib (at 10.0.0.4@o2ib)"),
+    Pattern(Kind.MOUNT, "fs_hang", r"Lustre: .{1,120}: Connection to \S{1,80} .{0,80}was lost; in progress operations using this",
+            "lustre ptlrpc/import.c ptlrpc_set_import_discon",
+            "Lustre: scratch-MDT0000-mdc-ffff: Connection to scratch-MDT0000 (at 10.0.9.1@o2ib) was lost; in progress "
+            "operations using this service will wait for recovery to complete",
+            "Lustre: scratch-MDT0000-mdc-ffff: Connection restored to scratch-MDT0000 (at 10.0.9.1@o2ib)"),
     Pattern(Kind.MOUNT, "fs_hang", r"(?<![\w.])(?:nfs4?_wait_(?:bit|client)\w{0,40}|rpc_wait_bit_killable|ptlrpc_set_wait|cl_sync_io_wait|"
             r"ceph_mdsc_wait_request|request_wait_answer|cxiWaitEventWait)(?:\.\w{1,20})?\+0x",
             "linux fs/nfs/inode.c, net/sunrpc/sched.c, fs/ceph/mds_client.c, fs/fuse/dev.c; lustre; the trace of a hung task",

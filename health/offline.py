@@ -42,6 +42,7 @@ def numbered(parts: Sequence[Part]) -> list[End]:
     if len({part.rank for part in globals_}) < len(globals_):  # the same number on several nodes: it counts on each
         for part in globals_:
             part.local, part.rank = part.rank, -1
+    _counted_on(ranked)
     used = {part.rank for part in ranked if part.rank >= 0}
     rest = [part for part in ranked if part.rank < 0]
     rest.sort(key=lambda part: (natural(part.node), part.local, natural(part.file)))
@@ -54,6 +55,21 @@ def numbered(parts: Sequence[Part]) -> list[End]:
     ends.sort(key=lambda end: end.rank)
     ends += [End(part, part.node or NOWHERE, NOBODY, -1, False) for part in parts if part.launcher]
     return ends
+
+
+def _counted_on(ranked: Sequence[Part]) -> None:
+    """Number a silent writer by its place on its node, where the others of the node tell which rank is at which."""
+    first: dict[str, set[int]] = {}
+    for part in ranked:
+        if part.rank >= 0:
+            first.setdefault(part.node, set()).add(part.rank - part.local if part.local >= 0 else NOBODY)
+    used = {part.rank for part in ranked}
+    for part in ranked:
+        begins = first.get(part.node, set())
+        counted = min(begins) + part.local if len(begins) == 1 and min(begins) >= 0 else NOBODY
+        if part.rank < 0 <= part.local and counted >= 0 and counted not in used:
+            part.rank = counted
+            used.add(counted)
 
 
 def assembled(
@@ -116,7 +132,8 @@ def _ordered(ends: Sequence[End], own: OwnSignatures) -> list[End]:
     """Order ends for the verdict, which takes them in order of arrival and reads the first few hundred.
 
     Error files have the time of each; on one console the order of the telling lines is that of the failures; what no
-    rank is known to have written comes last.
+    rank is known to have written comes last. Of several files nothing tells which ended first: who exited 0 was not
+    held up by those who failed.
     """
     files = {end.part.file for end in ends}
     stamps = [end.part.error.timestamp for end in ends if end.part.error and end.part.error.timestamp]
@@ -128,7 +145,8 @@ def _ordered(ends: Sequence[End], own: OwnSignatures) -> list[End]:
         error = end.part.error
         stamp = error.timestamp if error and error.timestamp else late
         line = _number(end, reading) if reading and len(files) == 1 else 0
-        return (end.rank == NOBODY, reading.standing if reading and weighed else 0, stamp, line, end.rank)
+        after = len(files) == 1 or end.status != 0 or end.stopping
+        return (end.rank == NOBODY, reading.standing if reading and weighed else 0, after, stamp, line, end.rank)
 
     return sorted(ends, key=key)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .signatures import HARDWARE, SPECIFIC, TYPED, Role, Signature
+from .signatures import GENERIC, HARDWARE, SPECIFIC, TYPED, Role, Signature
 
 _R = Role.ROOT
 _S = Signature
@@ -135,12 +135,15 @@ TABLE: tuple[Signature, ...] = (
        r"forward compatibility was attempted|provided PTX was compiled with an unsupported toolchain|"
        r"compiled with different CUDA|Torch not compiled with CUDA enabled|unsupported display driver|"
        r"is not compatible with the current PyTorch installation|CUDA_ERROR_(?:NO_BINARY_FOR_GPU|UNSUPPORTED_PTX)|"
-       r"[Dd]river/library version mismatch|cuDNN version incompatibility|"
+       r"cuDNN version incompatibility|"
        r"CU(?:DNN|BLAS)_STATUS_(?:SUBLIBRARY_)?VERSION_MISMATCH|"
        r"mismatches the version that was used to compile",
        "CUDA runtime errors 35, 209, 222, 804; torch backends/cudnn, cpp_extension.py",
        "RuntimeError: CUDA error: no kernel image is available for execution on the device",
        "CUDA driver version 12.4, runtime version 12.4"),
+    _S("nvml-version", "env_library_mismatch", _R, GENERIC - 3, r"[Dd]river/library version mismatch",
+       "nvml.h NVML_ERROR_LIB_RM_VERSION_MISMATCH: a monitor does without, CUDA itself says more",
+       "Failed to initialize NVML: Driver/library version mismatch", "NVML library version: 550.54"),
     _S("cuda-other", "gpu_app_fault", _R, TYPED - 5,
        r"(?:AcceleratorError|RuntimeError): CUDA (?:driver )?error: |ncclUnhandledCudaError|unhandled cuda error",
        "c10 CUDAException.cpp; nccl init.cc", "torch.AcceleratorError: CUDA error: invalid argument",

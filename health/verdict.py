@@ -199,6 +199,8 @@ def _beats_leave(root: Cause | None, leave: Cause) -> bool:
 def _named(root: Cause, found: Laggard) -> Cause:
     """All that the ranks say is that they waited, or lost somebody: name the one that they missed."""
     r, cls, how = found.reading, find("rank_hang"), "left early" if found.source == LEFT else "hung"
+    if root.verdict.cls == "collective_init_timeout" and found.source != LEFT:
+        cls, how = find(root.verdict.cls), "did not come"
     verdict = replace(
         root.verdict, cls=cls.name, family=cls.family, node=found.node, rank=found.rank,
         local_rank=r.exit.local_rank if r else -1, own_exit=False, status=r.exit.status if r else 0,

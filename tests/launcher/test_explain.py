@@ -317,6 +317,39 @@ def test_a_rank_that_took_the_stop_signal_and_ended_with_0_was_stopped(tmp_path:
     assert "left early" in explain(capsys, tmp_path, "--exit", "0,1")["sentence"]
 
 
+def test_of_files_who_exited_0_did_so_before_those_who_waited(tmp_path: Path, capsys: Capture) -> None:
+    """Red when the order of names is taken for that of the ends: then nobody is named."""
+    waited = "step 9\nRuntimeError: [gloo/x.cc:1] Timed out waiting 9ms for recv operation\n"
+    for rank, text in enumerate((waited, "step 9\n", waited)):
+        (tmp_path / f"rank{rank}.log").write_text(text)
+    told = explain(capsys, tmp_path, "--exit", "1,0,1")
+    assert (told["class"], told["root_rank"]) == ("rank_hang", 1)
+
+
+def test_a_silent_rank_has_the_number_that_its_place_among_the_others_tells(tmp_path: Path, capsys: Capture) -> None:
+    """Not where the others of its node begin at several numbers."""
+    lost = "[rank{}]: RuntimeError: [gloo/x.cc:1] Connection closed by peer [10.0.0.1]:1\n"
+    for local in range(3):
+        folder = tmp_path / "attempt_0" / str(local)
+        folder.mkdir(parents=True)
+        (folder / "stderr.log").write_text("step 9\n" if local == 1 else lost.format(4 + local))
+    told = explain(capsys, tmp_path, "--exit", "1,-9,1")
+    assert (told["class"], told["root_rank"]) == ("killed_unknown", 5)
+    (folder / "stderr.log").write_text(lost.format(9))
+    told = explain(capsys, tmp_path, "--exit", "-9,1,1")  # by a number that is counted, not read
+    assert (told["class"], told["root_rank"]) == ("killed_unknown", None)
+
+
+def test_one_that_never_came_is_named_without_a_hang(tmp_path: Path, capsys: Capture) -> None:
+    """The group had not formed: there was nothing yet to hang in."""
+    for rank in range(3):
+        text = "torch.distributed.DistStoreError: Timed out after 9 seconds waiting for clients. 2/3 clients joined."
+        (tmp_path / f"rank{rank}.log").write_text("installing\n" if rank == 1 else f"{text}\n")
+    told = explain(capsys, tmp_path, "--exit", "1,-15,1")
+    assert (told["class"], told["root_rank"]) == ("collective_init_timeout", 1)
+    assert "did not come" in told["sentence"]
+
+
 def test_a_rank_that_fell_silent_while_others_cried_is_the_one(tmp_path: Path, capsys: Capture) -> None:
     for i in range(3):
         cry = "RuntimeError: [pair.cc:537] Connection closed by peer [10.0.3.11]:39001\n"
