@@ -74,7 +74,7 @@ def _print(
 
     \b
       remuster slurm-script --nodes 4 --spares 1 --gpus-per-node 8 --time 24:00:00 \\
-          --max-restarts 10 --checkpoint-dir ckpt train.py --lr 3e-4 > job.sh
+          --max-restarts 10 --checkpoint-dir ckpt --log-dir logs train.py --lr 3e-4 > job.sh
       sbatch --partition gpu --account project job.sh
     """
     halves = _halves(words)
