@@ -51,7 +51,7 @@ LIVE: tuple[Live, ...] = (
         (
             *("nccl-shm", "nccl-registration", "nccl-socket-closed", "c10d-mismatch", "illegal-access", "cuda-oom"),
             *("driver-hang", "cuda-oom-foreign", "cuda-oom-driver", "shm-full", "disk-full", "disk-full-local"),
-            *("host-memory", "limit", "stale", "mount-lost", "data-worker-killed"),
+            *("host-memory", "limit", "stale", "mount-lost", "data-worker-killed", "data-worker-exited"),
         ),
     ),
 )

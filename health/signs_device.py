@@ -114,7 +114,7 @@ TABLE: tuple[Signature, ...] = (
        "CUDA runtime error 702; GSP",
        "RuntimeError: CUDA error: the launch timed out and was terminated", "kernel launch took 3 ms"),
     _S("no-gpu", "gpu_unavailable", _R, HARDWARE - 10,
-       r"No CUDA GPUs are available|no CUDA-capable device is detected|is/are busy or unavailable|"
+       r"No CUDA GPUs are\b|no CUDA-capable device is detected|is/are busy or unavailable|"
        r"(?:CUDA error: |Cuda failure (?:\d+ )?'|Error \d{1,4}: )(?:system not yet initialized|initialization error|"
        r"unknown error|"
        r"driver shutting down)|"
@@ -130,8 +130,13 @@ TABLE: tuple[Signature, ...] = (
        "CUDA runtime errors 46, 100, 101, 802, 999; torch cuda/__init__.py; nvidia-smi, lightning, jax",
        "RuntimeError: No CUDA GPUs are available",
        "CUDA GPUs are available: 8"),
+    _S("device-count", "gpu_unavailable", _R, TYPED,
+       r"Unexpected error from cudaGetDeviceCount\(\)",
+       "torch c10/cuda/CUDAFunctions.cpp device_count: its reason may be cut off",
+       "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling Num",
+       "cudaGetDeviceCount() returned 8"),
     _S("driver-old", "env_library_mismatch", _R, SPECIFIC,
-       r"CUDA driver version is insufficient|NVIDIA driver on your system is too old|no kernel image is available|"
+       r"CUDA driver version is insufficient|driver on your system is too old|no kernel image is available|"
        r"forward compatibility was attempted|provided PTX was compiled with an unsupported toolchain|"
        r"compiled with different CUDA|Torch not compiled with CUDA enabled|unsupported display driver|"
        r"is not compatible with the current PyTorch installation|CUDA_ERROR_(?:NO_BINARY_FOR_GPU|UNSUPPORTED_PTX)|"

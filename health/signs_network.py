@@ -20,6 +20,11 @@ NCCL = (
        "torch ProcessGroupNCCL.cpp WorkNCCL::checkTimeout",
        "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=808, OpType=ALLREDUCE, Timeout(ms)=600)",
        "[Rank 1] collective operation timeout is set to Timeout(ms)=600000"),
+    _S("nccl-timeout-torn", "collective_timeout", _R, HANG,
+       r"Watchdog caught collective op\w{0,8}(?: \w{0,7}:?)?$|ran for \d{1,12} milliseconds before timing out",
+       "torch ProcessGroupNCCL.cpp WorkNCCL::checkTimeout, of which a log has kept the beginning or the end",
+       "25165824, NumelOut=25165824, Timeout(ms)=600000) ran for 600061 milliseconds before timing out.",
+       "Watchdog caught collective operation timeouts are retried"),
     _S("nccl-work-failed", "collective_timeout", _R, HANG - 1,
        r"Timeout at NCCL work: \d|watchdog at work sequence id: \d", "torch ProcessGroupNCCL.cpp Watchdog::runLoop",
        "[PG ID 0 PG GUID 0(default_pg) Rank 1] Timeout at NCCL work: 808, last enqueued NCCL work: 811",
@@ -46,7 +51,7 @@ NCCL = (
        "[PG 0 Rank 0] Heartbeat monitor started, timeout 600 seconds"),
     _S("nccl-dump-signal", "collective_timeout", _V, CRY,
        r"(?:Observed flight recorder|Received a) (?:global )?(?:timeout|dump) (?:dump )?signal|"
-       r"dump signal from another rank",
+       r"dump signal from another rank|dump debug info, due to collective timeout",
        "torch ProcessGroupNCCL.cpp HeartbeatMonitor::runLoop",
        "[PG ID 0 PG GUID 0(default_pg) Rank 1] Observed flight recorder dump signal from another rank via TCPStore.",
        "[PG ID 0 Rank 1] ProcessGroupNCCL preparing to dump debug info. Include stack trace: 1"),
@@ -57,7 +62,7 @@ NCCL = (
        "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.",
        "ncclRemoteError: A call failed possibly due to a network error"),
     _S("c10d-mismatch", "nccl_usage_mismatch", _R, SPECIFIC,
-       r"Detected mismatch between collectives on ranks|DDP expects same model across all ranks|"
+       r"mismatch between collectives on ranks|DDP expects same model across all ranks|"
        r"params\[\d+\] in this process with sizes", "torch ProcessGroupWrapper.cpp, reducer.cpp",
        "RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective: ALLREDUCE",
        "c10d debug mode: mismatch detection between collectives is on"),

@@ -27,6 +27,8 @@ _PREFIX = re.compile(
     | \[\d{4}-\d\d-\d\d\ [\d:,.]{8,15}\](?:\[[\w.]{1,64}\]){0,2}\[(?:ERROR|CRITICAL)\]\ -\    # hydra
     | \[(?:ERROR|CRITICAL)\]:?\                                            # a level in brackets
     | ErrorMessage\ "                                                    # SageMaker
+    | (?![^|]{0,80}(?:Error|Exception))[^|]{0,80}\d%\|[^|]{0,160}\|                # a bar of tqdm, to its end
+      \ \d[\w.]{0,15}/\d[\w.]{0,15}\ \[\d\d:[^\]]{0,200}\]\ ?
     | \ {0,8}[|│]\ ?                                                    # exception groups, boxes
     """,
     re.VERBOSE,
