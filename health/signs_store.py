@@ -84,8 +84,8 @@ TABLE: tuple[Signature, ...] = (
     _S("port", "port_in_use", _R, SPECIFIC,
        r"server socket has failed to (?:listen|bind)(?! to \[)|\[Errno 98\] Address already in use|EADDRINUSE|"
        r"RuntimeError: Address already in use|No address added out of total \d|Failed to add (?:any )?port to server|"
-       r"bind: [Aa]ddress already in use",
-       "torch socket.cpp, Python OSError, gRPC chttp2_server.cc, Go net",
+       r"bind: [Aa]ddress already in use|, but another process is utilizing it",
+       "torch socket.cpp, Python OSError, gRPC chttp2_server.cc, Go net, accelerate utils/launch.py",
        "RuntimeError: The server socket has failed to listen on any local network address.",
        "[I socket.cpp:480] [c10d] The server socket has started to listen on [::]:29500."),
     _S("elastic-lost", "rdzv_lost", _R, TYPED,
