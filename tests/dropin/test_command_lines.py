@@ -14,8 +14,9 @@ from dropin.rows import C10D, ETCD, ONE_NODE, RARE, ROWS, STATIC, Row
 SHARED = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID")  # variables that all ranks of a run must agree on
 
 
-# Every second one, and those that are seldom seen, are played in the drills: make test has ten minutes.
-WITH_DRILLS = (*ROWS[::2], *(pytest.param(row, marks=pytest.mark.drill) for row in (*ROWS[1::2], *RARE)))
+# Two of three, and those that are seldom seen, are played in the drills: make test has ten minutes.
+LATER = [row for i, row in enumerate(ROWS) if i % 3]
+WITH_DRILLS = (*ROWS[::3], *(pytest.param(row, marks=pytest.mark.drill) for row in (*LATER, *RARE)))
 MEETING, LONG = [row for row in ROWS if row.meets], [row for row in RARE if row.meets]
 MEETING_WITH_DRILLS = (*MEETING[:2], *(pytest.param(row, marks=pytest.mark.drill) for row in (*MEETING[2:], *LONG)))
 
