@@ -1,7 +1,8 @@
 """The agent: one asyncio loop that joins the node machine with store, guardian, files and console.
 
 Events go in one at a time; the machine's actions are carried out in order, those that take time as tasks whose answers
-are events again. Nothing is decided here. Made and run by ``agent/main.py``.
+are events again. Nothing is decided here. Made and run by ``agent/main.py``. It is as long as there are actions: each
+has its few lines here, in one place.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Events and actions of the node machine: plain values, each with when or why. See ``node.py``."""
+"""Events and actions of the node machine: plain values, each with when or why. See ``node.py``.
+
+All of them stand here: whoever reads the machine, or plays it, looks its whole vocabulary up in one place.
+"""
 
 # Annotations are evaluated here: a named tuple is made sooner from types than from their names.
 from typing import NamedTuple

@@ -1,7 +1,8 @@
 """The values kept in the store, and their bytes. Pure; the only place that knows how a record is spelled.
 
 A record from another version, or one that does not parse or contradicts itself, raises ``BadRecord``: an agent refuses,
-it never guesses. Whoever can write to the store may have written it.
+it never guesses. Whoever can write to the store may have written it. A value and its spelling are changed together, so
+they are one file.
 """
 
 # Annotations are evaluated here: a named tuple is made sooner from types than from their names.

@@ -77,6 +77,12 @@ def test_a_wrong_first_step_is_clear_after_five(first: int) -> None:
     assert found.why.endswith("where step 151 comes after the checkpoint's")
 
 
+@pytest.mark.parametrize("first", [0, 100, 149, 152, 299])
+def test_no_first_step_is_wrong_where_the_checkpoint_may_be_numbered_by_something_else(first: int) -> None:
+    """Its number is its name's alone: of an epoch, of a save."""
+    assert isinstance(after(20, first=first, at=Resumed(150, counted=False)), Unproven)
+
+
 def test_a_checkpoint_that_may_count_epochs_is_not_refuted_by_steps() -> None:
     for count in (5, 20, 32):
         found = after(count, first=4001, at=Resumed(3, counted=False), loss=loss)

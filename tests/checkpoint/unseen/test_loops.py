@@ -57,12 +57,17 @@ def sharded_weights(step: Path, parts: int = 2, kind: str = "model", names: tupl
     )
 
 
-def acc_fsdp(step: Path) -> Path:
+def fsdp(step: Path, optimizer: str) -> Path:
+    """Put folders of DCP in the place of a model's and an optimizer's file."""
     (step / "model.safetensors").unlink()
-    (step / "optimizer.bin").unlink()
+    (step / optimizer).unlink()
     copy(DCP, step / "pytorch_model_fsdp_0")
     copy(DCP, step / "optimizer_0")
     return step
+
+
+def acc_fsdp(step: Path) -> Path:
+    return fsdp(step, "optimizer.bin")
 
 
 def acc_fsdp_full(step: Path) -> Path:
@@ -270,11 +275,7 @@ def hf_deepspeed_case(name: str, says: str, what: object, step: int | None) -> C
 
 
 def hf_fsdp(s: Path) -> Path:
-    (s / "model.safetensors").unlink()
-    (s / "optimizer.pt").unlink()
-    copy(DCP, s / "pytorch_model_fsdp_0")
-    copy(DCP, s / "optimizer_0")
-    return s
+    return fsdp(s, "optimizer.pt")
 
 
 def hf_fsdp_full(s: Path) -> None:
