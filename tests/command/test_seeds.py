@@ -189,7 +189,9 @@ def _check_events(events: list[dict[str, Any]]) -> None:
     """The listener was told in time that the budget ends, that a step was passed over, and at last that it is over."""
     told = [(event["event"], event["round"], event["budget_left"]) for event in events]
     assert [one for one in told if one[0] == "budget"] == [("budget", 5, 1), ("budget", 6, 0)]
-    assert [one for one in told if one[0] not in ("budget", "roll_back")] == [("stop", 7, None)]
+    ends = [one for one in told if one[0] not in ("budget", "roll_back")]
+    assert ends[-1:] == [("stop", 7, None)]
+    assert ends[:-1] in ([], [("recovered", 2, None)])  # the kill after step 151 may come before 150 is verified
     assert told.index(("budget", 6, 0)) < told.index(("stop", 7, None))
     backward = [event for event in events if event["event"] == "roll_back"]
     assert sorted((event["round"], event["step"]) for event in backward) == [(n, 150) for n in (4, 5, 6, 7)]
