@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from ..checkpoint.examine import unopposed
+from ..rendezvous.asked import Held, ranges
 from ..rendezvous.records import ResumePoint, Roster
 from .bounded_child import ChildTrouble, NoAnswer, ask_child
 from .files import FileThread
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 MAX_ENV_BYTES = 1024  # it travels with the round, in the job's record
 MAX_WORD = 200  # of the format and of how it was verified
+
+Found = tuple[ResumePoint, tuple[tuple[str, str], ...], Held]
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", re.ASCII)
 _EXPECTED = 'expected null or {"path": …, "step": …} as JSON on the last line'
@@ -82,6 +85,7 @@ class HookRequest:
     history: tuple[tuple[int, int | None], ...]  # every formed round and the step it resumed from; None: from nothing
     objection: Callable[[str], str] = unopposed  # why other nodes cannot load a checkpoint of that name
     below: tuple[int, str] | None = None  # which step one must be below, and why
+    part: bool = False  # each node may hold the files of its own ranks alone: such a part will do
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,7 @@ class HookResult:
     point: ResumePoint
     refused: tuple[tuple[str, str], ...]
     took_s: float
+    held: Held = Held()  # whose files are here, where it is a part
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,18 +128,19 @@ async def find_resume_point(hook: Hook, request: HookRequest, care: Care) -> Hoo
     """
     begun = time.monotonic()
     refused: tuple[tuple[str, str], ...] = ()
+    held = Held()
     match hook:
         case BuiltIn():
-            point, refused = await _search(hook, request, care)
+            point, refused, held = await _search(hook, request, care)
         case Function(name):
             argv = (sys.executable, "-m", f"{__package__}.hook_child", name)
             point = await _ask(f"resume hook {name}", argv, request, care)
         case Command(argv):
             point = await _ask(f"resume hook {argv[0]!r}", argv, request, care)
-    return HookResult(point, refused, time.monotonic() - begun)
+    return HookResult(point, refused, time.monotonic() - begun, held)
 
 
-async def _search(hook: BuiltIn, request: HookRequest, care: Care) -> tuple[ResumePoint, tuple[tuple[str, str], ...]]:
+async def _search(hook: BuiltIn, request: HookRequest, care: Care) -> Found:
     enough, directory = threading.Event(), hook.directory
     try:
         return await care.files.run(_choose, hook, request, enough.is_set, timeout_s=care.timeout_s)
@@ -149,9 +155,7 @@ async def _search(hook: BuiltIn, request: HookRequest, care: Care) -> tuple[Resu
         enough.set()
 
 
-def _choose(
-    hook: BuiltIn, request: HookRequest, give_up: Callable[[], bool]
-) -> tuple[ResumePoint, tuple[tuple[str, str], ...]]:
+def _choose(hook: BuiltIn, request: HookRequest, give_up: Callable[[], bool]) -> Found:
     from ..checkpoint.errors import CheckpointError
     from ..checkpoint.examine import Asked
     from ..checkpoint.resume import search
@@ -165,6 +169,7 @@ def _choose(
         give_up,
         request.objection,
         request.below,
+        request.part,
     )
     try:
         choice = search(hook.directory, asked, seen=hook.seen)
@@ -173,7 +178,9 @@ def _choose(
     if choice.astray:
         raise Astray(f"no checkpoint can be re-entered as it was asked for: {choice.astray}")
     name = os.path.relpath(choice.path, hook.directory) if choice.path else ""
-    return ResumePoint(choice.path, choice.step, choice.format, choice.verified, name=name), choice.refused
+    held = Held(ranges(choice.ranks), choice.world or 0) if choice.ranks else Held()
+    verified = f"{choice.verified}; the other nodes have the rest" if choice.ranks else choice.verified
+    return ResumePoint(choice.path, choice.step, choice.format, verified, name=name), choice.refused, held
 
 
 async def _ask(who: str, argv: tuple[str, ...], request: HookRequest, care: Care) -> ResumePoint:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..rendezvous.agreement import NOT_FOR_ALL
-from ..rendezvous.asked import Asked
+from ..rendezvous.asked import Asked, Held
 from ..rendezvous.history import steps
 from ..rendezvous.leader_words import Resumed, SelectResume
 from ..rendezvous.records import Outcome, ResumePoint
@@ -37,7 +37,7 @@ class Others:
     def await_hints(self) -> None:
         """Wait a little for what other nodes have seen. Blocks."""
 
-    def question(self, _point: ResumePoint) -> Asked | None:
+    def question(self, _point: ResumePoint, _held: Held) -> Asked | None:
         """Return what they are to be asked about a chosen point. Blocks; OSError when it cannot be read any more."""
         return None
 
@@ -61,7 +61,14 @@ class Entrance(NamedTuple):
         others = self._others(ask)
         history = steps(ask.history)
         request = HookRequest(
-            spec.run_id, ask.attempt, spec.checkpoint_dir, ask.roster, history, others.objection, ask.below
+            spec.run_id,
+            ask.attempt,
+            spec.checkpoint_dir,
+            ask.roster,
+            history,
+            others.objection,
+            ask.below,
+            spec.max_nodes > 1,
         )
         question: Asked | None = None
         try:
@@ -74,7 +81,9 @@ class Entrance(NamedTuple):
                 await care.files.run(others.await_hints, timeout_s=spec.resume_timeout_s)
             result = await find_resume_point(hook, request, care)
             if spec.resume_hook is None or result.point.path:
-                question = await care.files.run(others.question, result.point, timeout_s=spec.resume_timeout_s)
+                question = await care.files.run(
+                    others.question, result.point, result.held, timeout_s=spec.resume_timeout_s
+                )
         except (OSError, TimeoutError) as error:
             why = f"the checkpoints in {spec.checkpoint_dir} could not be read: {error}"
             return Resumed(boottime(), ask.round, ResumePoint(), outcome=_ended(why, *STORAGE))
@@ -88,7 +97,7 @@ class Entrance(NamedTuple):
                 self.say(f"checkpoint {name} is passed over: {reason}")
         if result.refused and not (result.point.path or ask.against):
             self.say(f"no checkpoint in {spec.checkpoint_dir} can be re-entered: the job begins from nothing")
-        return Resumed(boottime(), ask.round, result.point, result.refused, None, time.time(), question)
+        return Resumed(boottime(), ask.round, result.point, result.refused, None, time.time(), question, result.held)
 
     def _others(self, ask: SelectResume) -> Others:
         """Return what the other nodes have to do with the choice, and what the job has against checkpoints."""

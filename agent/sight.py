@@ -12,9 +12,10 @@ from pathlib import Path
 
 from ..checkpoint.errors import Unreadable
 from ..checkpoint.look import Print, View, awaited, look, print_of, steps
+from ..checkpoint.look_part import look_part, newest_part
 from ..checkpoint.patience import Patience
 from ..rendezvous.agreement import NOT_FOR_ALL
-from ..rendezvous.asked import HOOKS, MOST_STEPS, Asked, Found, Sight
+from ..rendezvous.asked import HOOKS, MOST_STEPS, Asked, Found, Held, Sight, ranges
 from ..rendezvous.leader_words import SelectResume
 from ..rendezvous.records import ResumePoint
 from .files import FileThread
@@ -29,7 +30,7 @@ class Asking(Others):
     def __init__(self, ask: SelectResume, directory: Path | None) -> None:
         self._against, self._within = dict(ask.against), ask.within
         self._hints = [name for name, *_ in ask.hints]
-        self._directory = directory
+        self._directory, self._world = directory, ask.roster.world_size
 
     def objection(self, name: str) -> str:
         if name in self._against:
@@ -40,11 +41,13 @@ class Asking(Others):
         if self._hints and self._directory is not None:
             awaited(self._directory, self._hints, Patience())
 
-    def question(self, point: ResumePoint) -> Asked:
+    def question(self, point: ResumePoint, held: Held) -> Asked:
         if not point.path:
-            return Asked()
+            return Asked(part=self._world)
         if not point.name or self._directory is None:
             return Asked(name=point.path, step=point.step, format=HOOKS)
+        if held.ranks:
+            return Asked(name=point.name, step=point.step, format=point.format, part=self._world)
         found = print_of(self._directory / point.name)
         return Asked(0, 0, point.name, point.step, point.format, found.files, found.bytes, found.digest, found.sign)
 
@@ -76,7 +79,11 @@ def _answer(asked: Asked, directory: Path | None, give_up: Callable[[], bool]) -
     except Unreadable as error:  # what it holds is not known; that it holds nothing is not either
         return Sight(asked.mark, Found.UNKNOWN, str(error))
     if not asked.name:
-        return Sight(asked.mark, Found.CAN, steps=have)
+        parts = newest_part(directory, asked.part) if asked.part else ()
+        return Sight(asked.mark, Found.CAN, steps=have, parts=parts)
+    if asked.part:
+        part = look_part(directory, asked.name, asked.step, asked.format, asked.part, give_up)
+        return Sight(asked.mark, FOUND[part.view], part.why, have, ranges(part.ranks))
     there = Print(asked.files, asked.bytes, asked.digest, asked.sign)
     looked = look(directory, asked.name, there, Patience(), give_up)
     return Sight(asked.mark, FOUND[looked.view], looked.why, have)

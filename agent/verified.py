@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..rendezvous.errors import StoreError
+from ..rendezvous.errors import BadRecord, StoreError
 from ..rendezvous.history import History, steps
 from ..rendezvous.keys import Keys
 from ..rendezvous.records import Job
@@ -43,10 +43,10 @@ async def what_is_there(spec: JobSpec, store: Store, keys: Keys, job: Job | None
     late = f"the newest checkpoint was not verified: {left} were left for that; the next launch does it first"
     if within_s <= 0:
         return late
-    history = steps(await _history(store, keys))
+    history, world = await _rounds(store, keys, job)
     files, enough = FileThread("verify"), threading.Event()
     try:
-        asked = _asked(spec, history, job, enough)
+        asked = _asked(spec, steps(history), world, job, enough)
         choice = await files.run(_search, spec.checkpoint_dir, asked, timeout_s=within_s)
         return said(choice, none_older(job) if job is not None else "")
     except TimeoutError:
@@ -67,20 +67,32 @@ def said(choice: Choice, not_anew: str = "") -> str:
         why = passed or "there is no checkpoint"
         return f"nothing is there to go on from: the next launch begins anew ({why})"
     over = f"; {passed}" if passed else ""
+    if choice.ranks:
+        what = f"step {choice.step} ({Path(choice.path).name}): what this node has of it is verified"
+        return f"{what}, and the next launch goes on from there if the other nodes have the rest{over}"
     return f"step {choice.step} verified ({Path(choice.path).name}): the next launch goes on from there{over}"
 
 
-async def _history(store: Store, keys: Keys) -> History:
-    """Return where the rounds had resumed; nothing from a store that has ended with the launch."""
+async def _rounds(store: Store, keys: Keys, job: Job | None) -> tuple[History, int | None]:
+    """Return where the rounds had resumed, and how many ranks the last one had, as far as the store still says so."""
     try:
         found = await store.range(keys.histories, prefix_end(keys.histories))
-    except StoreError:
-        return ()
-    return Snapshot.read(keys, found).history()
+        history = Snapshot.read(keys, found).history()
+        if job is None:
+            return history, None
+        found = await store.range(keys.rosters, prefix_end(keys.rosters))
+        roster = Snapshot.read(keys, found).roster(job)
+    except (StoreError, BadRecord):
+        return (), None
+    return history, None if roster is None else roster.world_size
 
 
 def _asked(
-    spec: JobSpec, history: tuple[tuple[int, int | None], ...], job: Job | None, enough: threading.Event
+    spec: JobSpec,
+    history: tuple[tuple[int, int | None], ...],
+    world: int | None,
+    job: Job | None,
+    enough: threading.Event,
 ) -> Asked:
     from ..checkpoint.examine import Asked
 
@@ -89,9 +101,11 @@ def _asked(
         spec.run_id,
         history,
         spec.checkpoint_format,
+        world,
         give_up=enough.is_set,
         objection=lambda name: against.get(name, ""),
         below=None if job is None else below(job),
+        part=spec.max_nodes > 1,
     )
 
 

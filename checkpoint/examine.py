@@ -7,7 +7,7 @@ all others by their framework's module in ``formats``, which are imported only w
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -48,6 +48,7 @@ class Asked:
     give_up: Callable[[], bool] = never
     objection: Callable[[str], str] = unopposed  # other nodes' words: why one of that name cannot be taken, or ''
     below: tuple[int, str] | None = None  # no step of that number or above is taken, for the reason given
+    part: bool = False  # each node may hold the files of its own ranks alone: such a part is looked at, too
 
 
 class Look(NamedTuple):
@@ -66,6 +67,7 @@ class Look(NamedTuple):
     fits: bool = False  # it is of the format asked for, or of a known one: directory and format were rightly given
     astray: str = ""  # why it shows that they were not
     counted: bool = False  # ``world`` is how many ranks left a file: there may have been more
+    ranks: tuple[int, ...] = ()  # a part: it is whole as far as these ranks' files go, and others' are not here
 
 
 def examine(directory: Path, candidate: Candidate, asked: Asked, patience: Patience, seen: Seen) -> Look:
@@ -131,7 +133,8 @@ def _others(directory: Path, candidate: Candidate, asked: Asked, patience: Patie
             folder = Folder(directory, candidate.name)
             format_ = known.named(asked.format) if asked.format else known.format_of(folder)
             look = look._replace(format=format_.name if format_ else "")
-            finding = _judged(folder, format_, question, seen)
+            finding = _part(folder, format_, question, seen) if asked.part else None
+            finding = finding or _judged(folder, format_, question, seen)
             if not (isinstance(finding, Torn) and finding.lacking and patience.again()):
                 break
     except OSError as error:
@@ -142,7 +145,8 @@ def _others(directory: Path, candidate: Candidate, asked: Asked, patience: Patie
         step = candidate.step if finding.step is None else finding.step
         if step is not None and not 0 <= step < 10**MOST_DIGITS:
             return look._replace(words=f"the step that it says is none: it is below 0 or has over {MOST_DIGITS} digits")
-        return look._replace(whole=True, step=step, words=finding.how, world=finding.world, counted=finding.counted)
+        look = look._replace(whole=True, step=step, words=finding.how, world=finding.world, counted=finding.counted)
+        return look._replace(ranks=finding.ranks)
     astray = _of_another(directory, candidate, asked) if asked.format else ""
     fits = not astray and _claimed(folder, format_, candidate)
     look = look._replace(words=finding.reason, fits=fits, astray=astray)
@@ -180,13 +184,26 @@ def _claimed(folder: Folder, format_: Format | None, candidate: Candidate) -> bo
     return format_.claims(folder.name, folder.files)
 
 
+def _part(folder: Folder, format_: Format | None, question: Question, seen: Seen) -> Finding | None:
+    """Judge an entry as a part, if nothing is wrong with it but that other ranks' files are not here; else None."""
+    from .formats import known
+    from .formats.finding import Torn, Whole
+
+    quick = known.judge(folder, replace(question, deep=False), format_)
+    if not (isinstance(quick, Torn) and quick.lacking):
+        return None
+    finding = _judged(folder, format_, replace(question, part=True), seen)
+    return finding if isinstance(finding, Whole) and finding.ranks else None
+
+
 def _judged(folder: Folder, format_: Format | None, question: Question, seen: Seen) -> Finding:
     from .formats import known
     from .formats.finding import Whole
 
     if format_ is None or not question.deep:
         return known.judge(folder, question, format_)
-    key, stamp = (str(folder.directory / folder.name), format_.name, question.world), folder.stamp
+    kind = f"part of {format_.name}" if question.part else format_.name
+    key, stamp = (str(folder.directory / folder.name), kind, question.world), folder.stamp
     before = seen.get(key)
     if before is not None and before[0] == stamp and before[1] is not None:
         return before[1]

@@ -77,9 +77,9 @@ def look(directory: Path, name: str, there: Print, patience: Patience, give_up: 
 
 def _look(directory: Path, name: str, there: Print, patience: Patience, give_up: Callable[[], bool]) -> Looked:
     path = directory / name
-    if not _inside(directory, path):
+    if not inside(directory, path):
         return Looked(View.DIFFERS, f"{name!a} is no name of a checkpoint")
-    while not _present(path):  # NFS hides for a while what another node has written
+    while not present(path):  # NFS hides for a while what another node has written
         if not patience.again():
             what = "" if directory.is_dir() else f", and there is no directory {str(directory)!a}"
             return Looked(View.LACKS, f"it is not there ({there.files} files){what}")
@@ -108,7 +108,7 @@ def steps(directory: Path, above: int, most: int) -> tuple[tuple[str, int], ...]
 
 def awaited(directory: Path, names: Iterable[str], patience: Patience) -> None:
     """Wait while patience lasts until checkpoints show that others have: a listing makes the client ask its server."""
-    missing = [name for name in names if _inside(directory, directory / name)]
+    missing = [name for name in names if inside(directory, directory / name)]
     while True:
         try:
             there = set(os.listdir(directory))
@@ -118,11 +118,13 @@ def awaited(directory: Path, names: Iterable[str], patience: Patience) -> None:
             return
 
 
-def _inside(directory: Path, path: Path) -> bool:
+def inside(directory: Path, path: Path) -> bool:
+    """Say whether a name that somebody else wrote leads to an entry of the directory, as far as names go."""
     return path != directory and directory in path.parents and ".." not in path.parts
 
 
-def _present(path: Path) -> bool:
+def present(path: Path) -> bool:
+    """Say whether something is there; listing its directory makes an NFS client ask its server."""
     try:
         os.listdir(path.parent)
     except OSError:

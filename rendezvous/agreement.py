@@ -8,7 +8,7 @@ holds. An answer counts for the one question that it names, so a leader that die
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import NamedTuple
 
 from .asked import Asked, Found, Sight, decode_sight
@@ -53,6 +53,17 @@ class Verdict(NamedTuple):
     unsure: tuple[Bar, ...] = ()  # its file system gives no answer
     within: tuple[str, ...] = ()  # older ones that all who are unable have
     newer: tuple[tuple[str, int, NodeId], ...] = ()  # that others have, and the leader has neither chosen nor refused
+    parts: tuple[tuple[str, int, NodeId], ...] = ()  # where it found none: of which others hold a part, the newest
+
+
+def nothing_short(_m: Member, _sight: Sight) -> str:
+    """Say that a node lacks nothing: where all of a checkpoint must be everywhere, it has looked for all of it."""
+    return ""
+
+
+def lacking(m: Member, what: str) -> Bar:
+    """Bar a node that has not got what it should load."""
+    return Bar(m.who, f"node {m.node[:64]} lacks it: {what}", absent=True)
 
 
 def sights(reports: Mapping[Who, Report], asked: Asked) -> dict[Who, Sight]:
@@ -68,12 +79,22 @@ def sights(reports: Mapping[Who, Report], asked: Asked) -> dict[Who, Sight]:
     return out
 
 
-def weigh(asked: Asked, others: Iterable[Member], found: Mapping[Who, Sight], known: Iterable[str]) -> Verdict:
-    """Weigh the answers of the other members; ``known`` names what the leader has refused for itself."""
+def weigh(
+    asked: Asked,
+    others: Iterable[Member],
+    found: Mapping[Who, Sight],
+    known: Iterable[str],
+    short: Callable[[Member, Sight], str] = nothing_short,
+) -> Verdict:
+    """Weigh the answers of the other members; ``known`` names what the leader has refused for itself.
+
+    ``short`` says which files of its own ranks a node lacks that has found nothing wrong.
+    """
     silent: list[Member] = []
     unable: list[Bar] = []
     unsure: list[Bar] = []
     newer: dict[str, tuple[str, int, NodeId]] = {}
+    parts: dict[str, tuple[str, int, NodeId]] = {}
     within: list[str] | None = None
     mine = {asked.name, *known}
     for m in others:
@@ -83,28 +104,36 @@ def weigh(asked: Asked, others: Iterable[Member], found: Mapping[Who, Sight], kn
             continue
         if sight.found is Found.UNKNOWN:
             unsure.append(Bar(m.who, f"node {m.node[:64]} cannot tell: {sight.why}"))
-        elif sight.found is not Found.CAN:
-            unable.append(_bar(m, sight))
+        elif sight.found is not Found.CAN or (lacks := short(m, sight)):
+            unable.append(_bar(m, sight) if sight.found is not Found.CAN else lacking(m, lacks))
             older = [name for name, step in sight.steps if step <= asked.step and name != asked.name]
             within = older if within is None else [name for name in within if name in older]
         for name, step in sight.steps:
             if step > asked.step and name not in mine:
                 newer.setdefault(name, (name, step, m.node))
-    newest = tuple(sorted(newer.values(), key=lambda hint: -hint[1]))
-    return Verdict(tuple(silent), tuple(unable), tuple(unsure), tuple(within or ()), newest)
+        for name, step in () if asked.name else sight.parts:
+            if name not in mine:
+                parts.setdefault(name, (name, step, m.node))
+    newest, parted = (tuple(sorted(of.values(), key=lambda hint: -hint[1])) for of in (newer, parts))
+    return Verdict(tuple(silent), tuple(unable), tuple(unsure), tuple(within or ()), newest, parted)
 
 
 def _bar(m: Member, sight: Sight) -> Bar:
     """Say why a node cannot load a checkpoint, and tell what is missing there from what is bad there."""
-    absent = sight.found is Found.LACKS
-    return Bar(
-        m.who, f"node {m.node[:64]} {'lacks it' if absent else 'has a bad one, or another'}: {sight.why}", absent
-    )
+    if sight.found is Found.LACKS:
+        return lacking(m, sight.why)
+    return Bar(m.who, f"node {m.node[:64]} has a bad one, or another: {sight.why}")
 
 
-def _spoken(bars: tuple[Bar, ...]) -> str:
+def spoken(bars: tuple[Bar, ...]) -> str:
+    """Say who is barred and why."""
     more = f"; and {len(bars) - NAMED} more nodes" if len(bars) > NAMED else ""
-    return "; ".join(bar.why for bar in bars[:NAMED]) + more + (ELSEWHERE if any(bar.absent for bar in bars) else "")
+    return "; ".join(bar.why for bar in bars[:NAMED]) + more
+
+
+def _guessed(bars: tuple[Bar, ...]) -> str:
+    """Say who is barred and why, and what may be behind it."""
+    return spoken(bars) + (ELSEWHERE if any(bar.absent for bar in bars) else "")
 
 
 def awaiting(a: Agreement, v: Verdict, at: float) -> Agreement:
@@ -121,14 +150,20 @@ def refused(a: Agreement, asked: Asked, v: Verdict, passed: Iterable[tuple[str, 
     within = v.within if a.within is None else tuple(name for name in a.within if name in v.within)
     if not within:
         return None
+    a = objected(a, asked, _guessed(v.unable), passed)
+    return a._replace(within=within, unable=merged(a.unable, v.unable))
+
+
+def objected(a: Agreement, asked: Asked, why: str, passed: Iterable[tuple[str, str]]) -> Agreement:
+    """Ask anew, about another one than was asked about. ``passed``: see ``refused``."""
     hinted = {name for name, *_ in a.hints}
-    against = (*(pair for pair in passed if pair[0] not in hinted), (asked.name, _spoken(v.unable)))
-    return a._replace(number=a.number + 1, since=(), against=against, within=within, unable=_merged(a.unable, v.unable))
+    against = (*(pair for pair in passed if pair[0] not in hinted), (asked.name, why))
+    return a._replace(number=a.number + 1, since=(), against=against)
 
 
 def left_out(a: Agreement, who: Iterable[Bar]) -> Agreement:
     """Begin again without some nodes."""
-    return Agreement(a.number + 1, apart=_merged(a.apart, tuple(who)), hints=a.hints)
+    return Agreement(a.number + 1, apart=merged(a.apart, tuple(who)), hints=a.hints)
 
 
 def looked_again(a: Agreement, v: Verdict) -> Agreement:
@@ -142,7 +177,8 @@ def unanswered(a: Agreement, v: Verdict, before: float) -> tuple[Bar, ...]:
     return tuple(Bar(who, f"node {who[0][:64]} {NO_ANSWER}") for who in late) + v.unsure
 
 
-def _merged(before: tuple[Bar, ...], more: tuple[Bar, ...]) -> tuple[Bar, ...]:
+def merged(before: tuple[Bar, ...], more: tuple[Bar, ...]) -> tuple[Bar, ...]:
+    """Return all bars, one for each node."""
     known = {bar.who for bar in before}
     return before + tuple(bar for bar in more if bar.who not in known)
 
@@ -159,7 +195,7 @@ def apart_words(a: Agreement) -> str:
     if not a.apart:
         return ""
     names = listed([node[:64] for (node, _), *_ in a.apart])
-    return f"{names} cannot load a checkpoint that others have: {_spoken(a.apart)}"
+    return f"{names} cannot load a checkpoint that others have: {_guessed(a.apart)}"
 
 
 def nothing_for_all(a: Agreement, here: Container[Who]) -> Outcome | None:
@@ -172,7 +208,7 @@ def nothing_for_all(a: Agreement, here: Container[Who]) -> Outcome | None:
 
 def unseen(own: NodeId, v: Verdict) -> Outcome:
     """End the job: who chooses sees no checkpoint, and others have one."""
-    name, _, node = v.newer[0]
+    name, _, node = (*v.newer, *v.parts)[0]
     have = f"node {node[:64]} has {name[:64]}, and node {own[:64]}, which chooses, sees no checkpoint it could resume"
     return Outcome(STORAGE, f"{have}{ELSEWHERE} From nothing its progress would be lost. {AGAIN}", CLASS)
 

@@ -7,6 +7,7 @@ revision that asked, and a late joiner sees it too. An answer is a report of its
 
 # Annotations are evaluated here: a named tuple is made sooner from types than from their names.
 import json
+from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
@@ -18,6 +19,10 @@ MAX_BYTES = 1 << 14
 MOST_STEPS = 32  # that an answer names
 MAX_WHY = 200  # characters
 MAX_NAME = 1024
+MOST_RANGES = 256  # of ranks, in an answer
+
+Ranges = tuple[tuple[int, int], ...]
+"""Ranks, as first and last of each row of them, ascending."""
 
 
 class Asked(NamedTuple):
@@ -32,6 +37,7 @@ class Asked(NamedTuple):
     bytes: int = 0
     digest: str = ""  # over the names and sizes of its files and over its marker
     sign: str = ""  # which inode its marker is, and of when: the same on every node that shares the directory
+    part: int = 0  # ranks of the coming round, where each node may hold the files of its own alone (``parts.py``)
 
     @property
     def mark(self) -> tuple[int, int]:
@@ -52,12 +58,35 @@ class Found(str, Enum):
 
 
 class Sight(NamedTuple):
-    """One node's answer to the question ``mark``; ``steps`` are the newest that it has, newest first."""
+    """One node's answer to the question ``mark``; ``steps`` are the newest that it has, newest first.
+
+    ``ranks``: whose files lie there whole, where parts were asked for; ``parts``: the newest of which a part does.
+    """
 
     mark: tuple[int, int]
     found: Found
     why: str = ""  # reads on after the node's name: "lacks it: …"
     steps: tuple[tuple[str, int], ...] = ()
+    ranks: Ranges = ()
+    parts: tuple[tuple[str, int], ...] = ()
+
+
+class Held(NamedTuple):
+    """What of a checkpoint lies on the node that chooses, where each node may hold the files of its own ranks alone."""
+
+    ranks: Ranges = ()  # whose files it has
+    wrote: int = 0  # ranks that wrote it; 0: not recorded
+
+
+def ranges(ranks: Iterable[int]) -> Ranges:
+    """Return ascending ranks as rows."""
+    rows: list[tuple[int, int]] = []
+    for rank in ranks:
+        if rows and rows[-1][1] == rank - 1:
+            rows[-1] = (rows[-1][0], rank)
+        else:
+            rows.append((rank, rank))
+    return tuple(rows)
 
 
 def read_asked(r: Reader | None) -> Asked | None:
@@ -77,6 +106,7 @@ def read_asked(r: Reader | None) -> Asked | None:
         r.number("bytes", 0, LARGEST),
         r.text("digest"),
         r.text("sign"),
+        r.number("part", 0, LARGEST, absent=0),
     )
 
 
@@ -85,7 +115,9 @@ def encode_sight(sight: Sight) -> bytes:
     token, number = sight.mark
     body = {"v": SCHEMA, "token": token, "number": number, "found": sight.found.value, "why": sight.why[:MAX_WHY]}
     steps = [(name, step) for name, step in sight.steps if len(name) <= MAX_NAME // 4][:MOST_STEPS]
-    return json.dumps({**body, "steps": steps}, separators=(",", ":")).encode()
+    parts = [(name, step) for name, step in sight.parts if len(name) <= MAX_NAME // 4][:1]
+    more = {"ranks": sight.ranks[:MOST_RANGES], "parts": parts} if sight.ranks or parts else {}
+    return json.dumps({**body, "steps": steps, **more}, separators=(",", ":")).encode()
 
 
 def decode_sight(raw: bytes) -> Sight:
@@ -96,4 +128,8 @@ def decode_sight(raw: bytes) -> Sight:
     except ValueError as error:
         raise BadRecord(f"look: unknown answer {r.text('found')[:20]!r}") from error
     mark = (r.number("token", 0, LARGEST), r.number("number", 0, LARGEST))
-    return Sight(mark, found, r.text("why")[:MAX_WHY], r.numbers_of("steps", MOST_STEPS, -1, LARGEST))
+    steps = r.numbers_of("steps", MOST_STEPS, -1, LARGEST)
+    if not r.has("ranks"):
+        return Sight(mark, found, r.text("why")[:MAX_WHY], steps)
+    rows = r.rows("ranks", MOST_RANGES, 0, LARGEST)
+    return Sight(mark, found, r.text("why")[:MAX_WHY], steps, rows, r.numbers_of("parts", 1, 0, LARGEST))

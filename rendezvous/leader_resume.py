@@ -6,6 +6,7 @@ Called by ``leader.py`` when a round could close; ``agreement.py`` weighs what t
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from . import writes
 from .agreement import (
@@ -15,6 +16,7 @@ from .agreement import (
     awaiting,
     left_out,
     looked_again,
+    nothing_short,
     passed_over,
     refused,
     sights,
@@ -23,10 +25,12 @@ from .agreement import (
     waits_for,
     weigh,
 )
-from .asked import HOOKS
+from .asked import HOOKS, Sight
 from .leader_state import Decision, Leader, submit
 from .leader_words import SelectResume, Wake
-from .records import Outcome, Roster
+from .parts import short, shortage, stranded, without_part
+from .records import Member, Outcome, Roster
+from .snapshot import Who
 from .suspects import below, objections
 from .writes import Seen
 
@@ -40,22 +44,32 @@ def settle(s: Leader, seen: Seen, roster: Roster, at: float) -> tuple[Leader, De
         return s, _choose(s, seen, roster)
     if chosen.outcome is not None:
         return s, _fail(s, seen, chosen.outcome)
-    others = [m for m in roster.members if m.who != (s.own.node, s.own.inc)]
-    if chosen.question is None or not others:
+    me = (s.own.node, s.own.inc)
+    others = [m for m in roster.members if m.who != me]
+    if chosen.question is None:
         return s, None
-    a = s.agreement
+    a, parted = s.agreement, bool(chosen.question.part and chosen.question.name)
     if not chosen.question.name and a.unable:  # there are some, and none of them for all
+        if any(bar.who == me for bar in a.unable):
+            return s, _fail(s, seen, stranded(a.unable))
         return s, _without(s, a.unable, at)
     asked = chosen.question._replace(token=s.token, number=a.number)
-    if seen.job.asked is None or seen.job.asked.mark != asked.mark:
+    if others and (seen.job.asked is None or seen.job.asked.mark != asked.mark):
         return s, submit(s, seen, writes.ask(s.view.keys, s.own, s.token, seen, asked))
-    v = weigh(asked, others, sights(s.view.reports("looked", n), asked), (name for name, _ in chosen.refused))
+    found = sights(s.view.reports("looked", n), asked)
+    lacks = partial(_short, roster) if parted else nothing_short
+    v = weigh(asked, others, found, (name for name, _ in chosen.refused), lacks)
     s = replace(s, agreement=awaiting(a, v, at))
     if mute := unanswered(s.agreement, v, at - s.limits.look_s):
         return s, _without(s, mute, at)
     if v.silent:
         until = min(since for _, since in s.agreement.since) + s.limits.look_s
         return s, (s, (Wake(until, f"round {n}: waiting for {waits_for(v, asked)}"),))
+    last = s.view.roster(seen.job)
+    there = frozenset(m.who for m in last.members) if last is not None else frozenset[Who]()
+    if parted and (lack := shortage(roster, me, chosen.held, v, found, there)) and (lack.torn or lack.own):
+        a = without_part(s.agreement, asked, lack, chosen.refused)
+        return s, _again(s, a, at, f"{asked.name[:64]} is passed over: {a.against[-1][1]}")
     if v.unable:
         older = None if asked.format == HOOKS else refused(s.agreement, asked, v, chosen.refused)
         if older is None:
@@ -64,11 +78,15 @@ def settle(s: Leader, seen: Seen, roster: Roster, at: float) -> tuple[Leader, De
     if v.newer and not a.hints:
         name, _, node = v.newer[0]
         return s, _again(s, looked_again(s.agreement, v), at, f"node {node[:64]} has {name[:64]}; looking again")
-    if v.newer and not asked.name:
+    if not asked.name and (v.newer or (v.parts and me not in there)):
         return s, _fail(s, seen, unseen(s.own.node, v))
     if v.newer:
         s = replace(s, resumed=chosen._replace(refused=(*passed_over(v), *chosen.refused)))
     return s, None
+
+
+def _short(roster: Roster, m: Member, sight: Sight) -> str:
+    return short(roster, m, sight.ranks)
 
 
 def _choose(s: Leader, seen: Seen, roster: Roster) -> Decision:
@@ -92,5 +110,6 @@ def _without(s: Leader, who: tuple[Bar, ...], at: float) -> Decision:
     """Ask anew without some nodes: about the same checkpoint where it was the newest of all, for it is verified."""
     a, chosen, unable = left_out(s.agreement, who), s.resumed, s.agreement.unable
     s, wake = _again(s, a, at, f"{apart_words(a)}; left out of the round")
-    newest = chosen is not None and chosen.question is not None and chosen.question.format != HOOKS
-    return (replace(s, resumed=chosen) if newest and not unable else s), wake
+    question = None if chosen is None else chosen.question
+    stands = question is not None and question.format != HOOKS and not question.part  # a part depends on who comes
+    return (replace(s, resumed=chosen) if stands and not unable else s), wake

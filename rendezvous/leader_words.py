@@ -7,7 +7,7 @@
 from typing import NamedTuple
 
 from .admission import Admit
-from .asked import Asked
+from .asked import Asked, Held
 from .gate import NOBODY, Blame
 from .membership import Order
 from .records import Job, NodeId, Outcome, ResumePoint, Roster, Round
@@ -74,6 +74,7 @@ class Resumed(NamedTuple):
     outcome: Outcome | None = None
     wall: float = 0.0  # wall clock at the choice, for people
     question: Asked | None = None  # what the other members are asked, if there is anything to ask
+    held: Held = Held()  # what of it lies on this node, where the question is about parts
 
 
 class Wrote(NamedTuple):

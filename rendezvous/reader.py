@@ -14,6 +14,7 @@ from .errors import BadRecord
 
 LARGEST = 2**63 - 1  # a revision, a lease id or a step
 
+_K = TypeVar("_K")
 _T = TypeVar("_T")
 
 
@@ -61,23 +62,41 @@ class Reader:
         """Return a list of numbers of [low, high]."""
         return tuple(self._number(item, f"an entry of {name!r}", low, high) for item in self._items(name, most))
 
+    def rows(self, name: str, most: int, low: int, high: int) -> tuple[tuple[int, int], ...]:
+        """Return a list of pairs of numbers of [low, high]."""
+
+        def number(item: object) -> int:
+            return self._number(item, f"a number of {name!r}", low, high)
+
+        return self._pairs(name, most, number, number)
+
     def plain_of(self, name: str, most: int) -> tuple[tuple[str, str], ...]:
         """Return a list of pairs of texts, as ``plain``."""
         what = f"an entry of {name!r}"
-        pairs = self._pairs(name, most, lambda item: self._plain(self._text(item, what), what))
-        return tuple((self._plain(key, what), value) for key, value in pairs)
+
+        def plain(item: object) -> str:
+            return self._plain(self._text(item, what), what)
+
+        return self._pairs(name, most, plain, plain)
 
     def numbers_of(self, name: str, most: int, low: int, high: int) -> tuple[tuple[str, int], ...]:
         """Return a list of pairs of a text and a number of [low, high]."""
-        return self._pairs(name, most, lambda item: self._number(item, f"a number of {name!r}", low, high))
+        return self._pairs(
+            name,
+            most,
+            lambda item: self._text(item, f"an entry of {name!r}"),
+            lambda item: self._number(item, f"a number of {name!r}", low, high),
+        )
 
-    def _pairs(self, name: str, most: int, value: Callable[[object], _T]) -> tuple[tuple[str, _T], ...]:
-        out: list[tuple[str, _T]] = []
+    def _pairs(
+        self, name: str, most: int, key: Callable[[object], _K], value: Callable[[object], _T]
+    ) -> tuple[tuple[_K, _T], ...]:
+        out: list[tuple[_K, _T]] = []
         for item in self._items(name, most):
             pair = cast("list[object]", item) if isinstance(item, list) else []
             if len(pair) != 2:
                 raise BadRecord(f"{self.what}: field {name!r} holds something else than pairs")
-            out.append((self._text(pair[0], f"an entry of {name!r}"), value(pair[1])))
+            out.append((key(pair[0]), value(pair[1])))
         return tuple(out)
 
     def _items(self, name: str, most: int) -> list[object]:

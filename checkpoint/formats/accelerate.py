@@ -13,7 +13,7 @@ from collections.abc import Collection
 
 from . import dcp
 from .engine import judge_engine
-from .finding import Finding, Question, Whole
+from .finding import Finding, Question, Whole, as_part
 from .folder import Folder
 from .rank_files import UNRECORDED, rank_files
 from .weights import FILE, INDEX, weights_in
@@ -60,7 +60,7 @@ class Accelerate:
         files = folder.files
         engines = {file.partition("/")[0] for file in files if ENGINE.match(file)}
         sharded = {match[1] for file in files if (match := FSDP.match(file))} | dcp.beside(files)
-        ranks = rank_files(files, RANKED, "random_states_{}.pkl".format, question.world)
+        ranks = rank_files(files, RANKED, "random_states_{}.pkl".format, question.world, question.part)
         weights = weights_in(folder)
         own = {file for file in files if OWN.fullmatch(file)}
         lacking = {*weights.lacking, *ranks.lacking, *_gaps(files)}
@@ -80,7 +80,8 @@ class Accelerate:
             return wrong
         count = len(ranks.paths)
         how = f"model, optimizer and the random states of {count} rank{'s' * (count > 1)}, {looked}"
-        return Whole(how + (f"; {UNRECORDED}" if question.world is None else ""), world=count, counted=True)
+        how += f"; {UNRECORDED}" if question.world is None else ""
+        return as_part(Whole(how, world=count, counted=True), parts, ranks.ranks)
 
 
 def _gaps(files: Collection[str]) -> set[str]:

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from functools import partial
 
-from .dcp_metadata import METADATA, Piece, Unread, read_pieces
+from .dcp_cuts import not_covered, other_cut
+from .dcp_metadata import METADATA, Piece, Unread, read_cuts, read_pieces
 from .finding import Finding, Question, Torn, Unknown, Whole
 from .folder import Folder
 from .inert_pickle import NotReadable
@@ -74,9 +76,25 @@ def _of_each_rank(folder: Folder, prefix: str, ranks: list[int], question: Quest
     if extra := [rank for rank in ranks if rank >= question.world]:
         return Torn(f"it was written by {extra[-1] + 1} ranks, each for itself; {question.world} cannot load it")
     names = [f"{prefix}__{rank}{METADATA}" for rank in range(question.world)]
-    if lacking := tuple(name for name in names if name not in folder.files):
+    lacking = tuple(name for name in names if name not in folder.files)
+    if lacking and not question.part:
         return Torn(f"{lacking[0]!a} is missing: that rank's save did not come to its end", lacking)
-    return _judged(folder, prefix, names, question.world, question)
+    here = tuple(ranks) if lacking else ()
+    names = [name for name in names if name in folder.files]
+    found = _judged(folder, prefix, names, None if here else question.world, question)
+    if not isinstance(found, Whole):
+        return found
+    try:
+        cuts = [read_cuts(folder, name, question.give_up) for name in names]
+    except Unread as error:
+        return Unknown(f"{names[0]!a}: {error}")
+    if not here:
+        wrong = not_covered([cut for of_rank in cuts for cut in of_rank])
+        return Torn(wrong) if wrong else found
+    for rank, of_rank in zip(ranks, cuts, strict=True):
+        if wrong := other_cut(of_rank, rank, question.world):
+            return Unknown(f"{wrong}: another number of ranks wrote it, or they were no single row")
+    return replace(found, ranks=here)
 
 
 def _judged(folder: Folder, prefix: str, names: list[str], world: int | None, question: Question) -> Finding:

@@ -39,6 +39,16 @@ class Piece:
         return self.offset + self.length
 
 
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A part of a tensor: where it begins, and how long it is, in each dimension."""
+
+    name: str
+    size: tuple[int, ...]  # of the whole tensor
+    place: tuple[int, ...]
+    part: tuple[int, ...]
+
+
 def read_pieces(folder: Folder, path: str, give_up: Callable[[], bool] = never) -> list[Piece]:
     """Return all pieces. ValueError: the metadata is damaged (NotReadable: it is no whole pickle). ``Unread``."""
     metadata = loads(folder.read(path, LARGEST), give_up)
@@ -52,6 +62,20 @@ def read_pieces(folder: Folder, path: str, give_up: Callable[[], bool] = never) 
     _compare(cast("dict[object, object]", tensors), pieces)
     _see_overlap(pieces)
     return pieces
+
+
+def read_cuts(folder: Folder, path: str, give_up: Callable[[], bool] = never) -> list[Cut]:
+    """Return how tensors were cut, as far as this metadata has it. ValueError and ``Unread`` as ``read_pieces``."""
+    tensors = _fields(loads(folder.read(path, LARGEST), give_up)).get("state_dict_metadata")
+    cuts: list[Cut] = []
+    for name, about in cast("dict[object, object]", tensors).items() if isinstance(tensors, dict) else ():
+        size, chunks = _place(_fields(about).get("size")), _fields(about).get("chunks")
+        for chunk in cast("list[object]", chunks) if isinstance(chunks, list) else ():
+            place, part = (_place(_fields(chunk).get(what)) for what in ("offsets", "sizes"))
+            if not len(place) == len(part) == len(size):
+                raise Unread("its chunks are of a form that is not known here")
+            cuts.append(Cut(str(name), size, place, part))
+    return cuts
 
 
 def is_of_megatron(folder: Folder, path: str, give_up: Callable[[], bool] = never) -> bool:

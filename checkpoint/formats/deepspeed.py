@@ -134,15 +134,38 @@ def _judged(folder: Folder, prefix: str, found: Found, question: Question) -> Fi
         return Torn(
             f"{min(extra)!a} is of no rank: {head.dp} data-parallel by {head.mp} model-parallel ranks wrote this"
         )
-    if lacking := tuple(sorted(need - folder.files.keys())):
+    lacking = tuple(sorted(need - folder.files.keys()))
+    here = _ranks_here(found, head, lacking) if question.part and lacking else ()
+    if lacking and not here:
         return Torn(f"{len(lacking)} of {len(need)} files are missing, {lacking[0]!a} first", lacking)
-    if question.deep and (wrong := _contradiction(folder, found, heads, question)):
+    if question.deep and (wrong := _contradiction(folder, found, heads, question, bool(here))):
         return Torn(wrong)
     how = judge_files(folder, found.all, question)
     if not isinstance(how, str):
         return how
+    world = head.dp * head.mp
+    if here:  # use_node_local_storage
+        return Whole(f"{how}, what {len(here)} of {world} ranks write", step=head.step, world=world, ranks=here)
     ranks = f"{head.dp} data-parallel by {head.mp} model-parallel ranks"
-    return Whole(f"{how}, all that {ranks} write", step=head.step, world=head.dp * head.mp)
+    return Whole(f"{how}, all that {ranks} write", step=head.step, world=world)
+
+
+def _ranks_here(found: Found, head: states.Head, lacking: Collection[str]) -> tuple[int, ...]:
+    """Return whose files are here, where all that is missing are other ranks' own; () where that cannot be told.
+
+    A rank's number is its data-parallel one only where nothing else shares the ranks out.
+    """
+    if head.mp != 1 or head.experts or head.is_pipeline or found.layer or found.expert or found.other:
+        return ()
+    gone: set[int] = set()
+    for path in lacking:
+        name = path.rpartition("/")[2]
+        optim, model = OPTIM.fullmatch(name), MODEL.fullmatch(name)
+        number = optim[2] if optim else model[1] if model else None
+        if number is None:  # model states of all ranks: every node has its own, if it has any
+            return ()
+        gone.add(int(number))
+    return tuple(rank for rank in range(head.dp or 0) if rank not in gone)
 
 
 def _needed(prefix: str, found: Found, head: states.Head) -> set[str]:
@@ -181,7 +204,7 @@ def _without_model_states(folder: Folder, prefix: str, found: Found, question: Q
 
 
 def _contradiction(
-    folder: Folder, found: Found, heads: dict[tuple[int | None, int], states.Head], question: Question
+    folder: Folder, found: Found, heads: dict[tuple[int | None, int], states.Head], question: Question, part: bool
 ) -> str:
     """Say what the files say against each other, or against their names."""
     named = [(path, expert) for (_, expert, _), path in found.expert.items()]
@@ -193,7 +216,7 @@ def _contradiction(
         by_rank.setdefault(mp, []).append((path, states.optim(folder, path, question)))
     for mp, optims in by_rank.items():
         head = heads.get((None, mp)) or heads.get((0, mp))
-        if head and (wrong := states.optims_contradict(head, optims)):
+        if head and (wrong := states.optims_contradict(head, optims, part)):
             return wrong
     layers = sorted(found.layer.values())
     return states.layers_lack(folder, layers, list(heads.values()), question) if layers else ""

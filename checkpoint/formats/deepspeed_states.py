@@ -87,8 +87,11 @@ def optim(folder: Folder, path: str, question: Question) -> Optim:
     )
 
 
-def optims_contradict(model: Head, optims: Sequence[tuple[str, Optim]]) -> str:
-    """Say which rank's optimizer states cannot be of this save or of that rank. ``optims``: by data-parallel rank."""
+def optims_contradict(model: Head, optims: Sequence[tuple[str, Optim]], part: bool = False) -> str:
+    """Say which rank's optimizer states cannot be of this save or of that rank. ``optims``: by data-parallel rank.
+
+    Of a ``part`` they are not of all ranks.
+    """
     first_path, first = optims[0]
     for path, one in optims:
         if model.dp and one.partitions and max(one.partitions) != model.dp:
@@ -97,13 +100,13 @@ def optims_contradict(model: Head, optims: Sequence[tuple[str, Optim]]) -> str:
             return f"{first_path!a} and {path!a} are of two saves: their partition counts or versions differ"
     for n, elements in enumerate(model.groups[: len(first.held)]):
         by_all = first.partitions[n : n + 1] == (model.dp,)  # not so for experts, which fewer ranks share
-        if by_all and (wrong := _shared_out(elements, [(path, one.held[n]) for path, one in optims])):
+        if by_all and (wrong := _shared_out(elements, [(path, one.held[n]) for path, one in optims], part)):
             return wrong
     return ""
 
 
-def _shared_out(elements: Mapping[str, int], parts: Sequence[tuple[str, Mapping[str, int]]]) -> str:
-    """See that the ranks' parts of one group follow each other and together are all of it."""
+def _shared_out(elements: Mapping[str, int], parts: Sequence[tuple[str, Mapping[str, int]]], some: bool) -> str:
+    """See that the ranks' parts of one group follow each other and together are all of it, or ``some``."""
     order = {name: at for at, name in enumerate(elements)}
     last = 0
     left = dict(elements)
@@ -115,7 +118,7 @@ def _shared_out(elements: Mapping[str, int], parts: Sequence[tuple[str, Mapping[
         last = max((order[name] for name in held), default=last)
         for name, count in held.items():
             left[name] -= count
-    if odd := next((name for name, count in left.items() if count), None):
+    if odd := next((name for name, count in left.items() if count and not (some and count > 0)), None):
         return f"the ranks' optimizer states do not hold all of {odd!a}, or hold some of it twice"
     return ""
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ class Whole:
     step: int | None = None  # as the content has it; None: it has none, and the name must do
     world: int | None = None  # ranks that wrote it; None: not recorded
     counted: bool = False  # it is how many ranks left a file; there may have been more
+    ranks: tuple[int, ...] = ()  # a part: these ranks' files are here, those of the others must lie on other nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,23 @@ class Question:
     world: int | None = None  # ranks that must find their files, for formats that do not record it; None: not known
     deep: bool = True  # False: names, sizes and markers only
     give_up: Callable[[], bool] = lambda: False  # asked between blocks; a reader that is told so raises GaveUp
+    part: bool = False  # each node may hold the files of its own ranks alone: then ``Whole.ranks`` says of which
+
+
+def as_part(whole: Whole, parts: Iterable[Finding | None], ranks: tuple[int, ...] = ()) -> Finding:
+    """Return it as a part where any of what it consists of is one: of the ranks whose files are in all of those.
+
+    ``ranks`` beside the parts' own: whose single files are here.
+    """
+    found = [one for one in parts if isinstance(one, Whole) and one.ranks]
+    if not found and not ranks:
+        return whole
+    of = [set(one.ranks) for one in found] + ([set(ranks)] if ranks else [])
+    both = tuple(sorted(set[int].intersection(*of)))
+    if not both:
+        return Torn("no rank has left all of its files here")
+    world = next((one.world for one in found if one.world is not None), None)
+    return replace(whole, world=world, counted=False, ranks=both)
 
 
 class Format(Protocol):

@@ -16,13 +16,21 @@ class RankFiles:
     paths: tuple[str, ...]
     lacking: tuple[str, ...]
     note: str  # for people, if ranks are lacking that may never have been; else ""
+    ranks: tuple[int, ...] = ()  # whose files are there, where only a part was asked for and others' are not
 
 
-def rank_files(files: Collection[str], pattern: str, name: Callable[[int], str], world: int | None) -> RankFiles:
-    """Find the ranks' files, the rank being group 1 of ``pattern``, and compare with the coming round's ranks."""
+def rank_files(
+    files: Collection[str], pattern: str, name: Callable[[int], str], world: int | None, part: bool = False
+) -> RankFiles:
+    """Find the ranks' files, the rank being group 1 of ``pattern``, and compare with the coming round's ranks.
+
+    Of a ``part`` nothing is lacking where any rank has left its file.
+    """
     found = {int(match[1]): path for path in files if (match := re.fullmatch(pattern, path))}
     wrote = max(found, default=-1) + 1
     lacking = tuple(name(rank) for rank in range(max(wrote, world or 1)) if rank not in found)
+    if part and found and lacking:
+        return RankFiles(tuple(found.values()), (), "", tuple(sorted(found)))
     note = ""
     if world is not None and lacking and len(found) == wrote:
         note = f" (a rank of the {world} did not come to it, or fewer ranks, {wrote}, wrote this checkpoint)"

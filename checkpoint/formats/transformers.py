@@ -13,7 +13,7 @@ from typing import cast
 
 from . import dcp
 from .engine import judge_engine
-from .finding import Finding, Question, Torn, Whole
+from .finding import Finding, Question, Torn, Whole, as_part
 from .folder import Folder
 from .rank_files import UNRECORDED, RankFiles, rank_files
 from .weights import FILE, INDEX, weights_in
@@ -78,7 +78,8 @@ class Transformers:
         count = len(ranks.paths)
         how = f"{STATE}, model, optimizer and the random states of {count} rank{'s' * (count > 1)}, {looked}"
         how += f"; {UNRECORDED}" if question.world is None else ""
-        return Whole(how, step=state.step if isinstance(state, Whole) else None, world=count, counted=True)
+        step = state.step if isinstance(state, Whole) else None
+        return as_part(Whole(how, step=step, world=count, counted=True), parts, ranks.ranks)
 
 
 def _holds_optimizer(files: Collection[str]) -> bool:
@@ -90,7 +91,7 @@ def _ranks(folder: Folder, question: Question) -> RankFiles:
     world, named = question.world, "rng_state_{}.pth".format
     found = rank_files(folder.files, RANKED, named, world)
     if found.paths:
-        return rank_files(folder.files, RANKED, named, max(2, world or 2))
+        return rank_files(folder.files, RANKED, named, max(2, world or 2), question.part)
     if world in (None, 1):
         return RankFiles((ALONE,), (), "") if ALONE in folder.files else RankFiles((), (ALONE,), "")
     if ALONE in folder.files:

@@ -103,7 +103,9 @@ async def test_another_number_of_ranks_is_not_compared(stage: Stage, world: int)
     (event,) = stage.posted
     if world == 2:
         assert isinstance(event, words.Alarmed)
-        assert event.why.why.startswith("rank 0 has a loss of 200 at step 170, where more than 102.37 is not as it was before")
+        assert event.why.why.startswith(
+            "rank 0 has a loss of 200 at step 170, where more than 102.37 is not as it was before"
+        )
     else:
         assert isinstance(event, words.Reentered)
         assert together((event.words,)) == Reentered(20, "steps")

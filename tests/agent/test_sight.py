@@ -30,7 +30,7 @@ from remuster.agent.reentry import Others
 from remuster.agent.sight import Asking, answer
 from remuster.checkpoint.layout import step_name
 from remuster.rendezvous.agreement import NOT_FOR_ALL
-from remuster.rendezvous.asked import HOOKS, Asked, Found, Sight, decode_sight
+from remuster.rendezvous.asked import HOOKS, Asked, Found, Held, Sight, decode_sight
 from remuster.rendezvous.leader_words import SelectResume
 from remuster.rendezvous.records import NodeId, ResumePoint, Round
 from remuster.rendezvous.store import Compare, Field, Range, TxnResult
@@ -119,7 +119,7 @@ def point(directory: Path, name: str = NAME) -> ResumePoint:
 async def test_the_leaders_question_and_another_nodes_answer(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     path = published(one, 20)
-    asked = asking(one).question(point(one))._replace(token=3, number=7)
+    asked = asking(one).question(point(one), Held())._replace(token=3, number=7)
     assert (asked.name, asked.step, asked.files) == (NAME, 20, 8)
     assert (await answer(asked, one, 60.0)).found is Found.CAN
     copied(path, two)
@@ -134,7 +134,7 @@ async def test_the_leaders_question_and_another_nodes_answer(tmp_path: Path) -> 
 async def test_a_look_without_end_is_unknown(tmp_path: Path) -> None:
     """What is absent is doubted for five seconds: this one has less."""
     published(tmp_path, 20)
-    asked = asking(tmp_path).question(point(tmp_path))
+    asked = asking(tmp_path).question(point(tmp_path), Held())
     (tmp_path / "empty").mkdir()
     found = await answer(asked, tmp_path / "empty", 0.2)
     assert (found.found, found.why) == (Found.UNKNOWN, "its file system gave no answer within 0.2 s")
@@ -142,11 +142,11 @@ async def test_a_look_without_end_is_unknown(tmp_path: Path) -> None:
 
 async def test_where_no_checkpoint_was_found_and_where_a_hook_names_a_path(tmp_path: Path) -> None:
     published(tmp_path, 20)
-    assert asking(tmp_path).question(ResumePoint()) == Asked()
+    assert asking(tmp_path).question(ResumePoint(), Held()) == Asked(part=ROSTER.world_size)
     assert (await answer(Asked(1, 1), tmp_path, 60.0)).steps == ((NAME, 20),)
     assert (await answer(Asked(1, 1), None, 60.0)).found is Found.CAN
     assert (await answer(ASKED, None, 60.0)).why == "it was given no --checkpoint-dir"
-    asked = asking(tmp_path).question(ResumePoint(str(tmp_path), 4))
+    asked = asking(tmp_path).question(ResumePoint(str(tmp_path), 4), Held())
     assert asked == Asked(0, 0, str(tmp_path), 4, HOOKS)
     assert (await answer(asked, None, 60.0)).found is Found.CAN
     assert (await answer(asked._replace(name="/no/such"), None, 60.0)).why == "there is no '/no/such'"
@@ -158,4 +158,4 @@ def test_what_others_have_against_a_checkpoint(tmp_path: Path) -> None:
     assert [objection(name) for name in ("s20", "s15", "s10", "s30")] == ["b lacks it", NOT_FOR_ALL, "", ""]
     assert asking(tmp_path).objection("s15") == ""
     assert Others().objection("s20") == ""
-    assert Others().question(point(tmp_path)) is None
+    assert Others().question(point(tmp_path), Held()) is None

@@ -54,7 +54,9 @@ def test_all_holds(name: str) -> None:
 
 @pytest.mark.timeout(400)  # alone it makes all searches itself
 def test_every_kind_of_step_is_taken() -> None:
-    missing = set(TAKE) - {"freeze", "thaw"} - frozenset().union(*(looked_at(n).kinds for n in WHOLE if n not in DRILLS))
+    missing = (
+        set(TAKE) - {"freeze", "thaw"} - frozenset().union(*(looked_at(n).kinds for n in WHOLE if n not in DRILLS))
+    )
     assert not missing
 
 

@@ -381,7 +381,9 @@ def test_b22_the_keeper_names_what_does_not_die_and_exits_75(node, freezer, orac
     one.lease()
     one.start(SLEEP)
     pid = one.wait("RanksStarted")["pids"][0][1]
-    until(lambda: Path(f"/proc/{pid}/comm").read_text() == "sleep\n", "the rank is what it is to be")  # it executes it yet
+    until(
+        lambda: Path(f"/proc/{pid}/comm").read_text() == "sleep\n", "the rank is what it is to be"
+    )  # it executes it yet
     freeze(pid)
     one.kill("agent")
     assert one.exit_code() == 75
