@@ -104,8 +104,8 @@ def weigh(
             continue
         if sight.found is Found.UNKNOWN:
             unsure.append(Bar(m.who, f"node {m.node[:64]} cannot tell: {sight.why}"))
-        elif sight.found is not Found.CAN or (lacks := short(m, sight)):
-            unable.append(_bar(m, sight) if sight.found is not Found.CAN else lacking(m, lacks))
+        elif bar := _bar(m, sight, short):
+            unable.append(bar)
             older = [name for name, step in sight.steps if step <= asked.step and name != asked.name]
             within = older if within is None else [name for name in within if name in older]
         for name, step in sight.steps:
@@ -118,8 +118,11 @@ def weigh(
     return Verdict(tuple(silent), tuple(unable), tuple(unsure), tuple(within or ()), newest, parted)
 
 
-def _bar(m: Member, sight: Sight) -> Bar:
-    """Say why a node cannot load a checkpoint, and tell what is missing there from what is bad there."""
+def _bar(m: Member, sight: Sight, short: Callable[[Member, Sight], str]) -> Bar | None:
+    """Say why a node cannot load a checkpoint, and tell what is missing there from what is bad there; None: it can."""
+    if sight.found is Found.CAN:
+        what = short(m, sight)
+        return lacking(m, what) if what else None
     if sight.found is Found.LACKS:
         return lacking(m, sight.why)
     return Bar(m.who, f"node {m.node[:64]} has a bad one, or another: {sight.why}")

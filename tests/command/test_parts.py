@@ -1,4 +1,4 @@
-"""Each node keeps the files of its own ranks alone, on its own disk: the real command, and no node has all of a step."""
+"""Each node keeps the files of its own ranks alone, on its own disk: the real command, where no node has a whole step."""
 
 from __future__ import annotations
 
