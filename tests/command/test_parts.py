@@ -1,4 +1,4 @@
-"""Each node keeps the files of its own ranks alone, on its own disk: the real command, where no node has a whole step."""
+"""Each node keeps the files of its own ranks alone, on its own disk: the real command, where none has a whole step."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@
 of plain ones; the first was written by somebody who had not read the signatures. Of the eighth 43 of 51 were right, of
 the ninth 46 of 50, of classes that had few; seven of those twelve were labels, or a text, that did not stand, and are
 corrected. Of the tenth and eleventh, other shapes of texts that were known, 163 of 169 and 115 of 123 were right; four
-of the fourteen had labels, or texts, that did not stand. The ``torn`` ones were written with their mends. Of the last, of
-rarer wordings of the same, 64 of 70 were right, and three of the six went. The texts are
+of the fourteen had labels, or texts, that did not stand. The ``torn`` ones were written with their mends. Of the last,
+of rarer wordings of the same, 64 of 70 were right, and three of the six went. The texts are
 composed after public ones of PyTorch, NCCL, JAX, DeepSpeed, Megatron-LM, Ray, Slurm, Linux, Kubernetes and others.
 
 A block is ``=== name | class | exit statuses | root rank | options`` and its text, or files below ``--- name``.
