@@ -1,0 +1,209 @@
+"""A checkpoint of which each node holds the files of its own ranks: who can load it, and what follows if not."""
+
+from __future__ import annotations
+
+import pytest
+from rendezvous.test_agreement import CAN, DIFFERS, INC, LACKS, TOKEN, A, B, C, Led, N, member, sight
+
+from remuster.rendezvous import leader_words as words
+from remuster.rendezvous.agreement import weigh
+from remuster.rendezvous.asked import MAX_BYTES, Asked, Held, Ranges, Sight, decode_sight, encode_sight, ranges
+from remuster.rendezvous.errors import BadRecord
+from remuster.rendezvous.parts import short, shortage
+from remuster.rendezvous.records import NodeId, ResumePoint, Roster
+from remuster.rendezvous.snapshot import Who
+
+# Three nodes of two ranks; a chooses.
+ROSTER = Roster(N, tuple(member(node)._replace(slots=2) for node in (A, B, C)))
+ASKED = Asked(TOKEN, 1, "step-20", 20, "dcp", part=6)
+ME = (A, INC[A])
+ALL = frozenset[Who](m.who for m in ROSTER.members)
+NOBODY = frozenset[Who]()
+MINE = Held(((0, 1),))
+
+
+def holds(*rows: tuple[int, int], found: str = "can") -> Sight:
+    what = {"can": CAN, "lacks": LACKS, "differs": DIFFERS}[found]
+    return sight(what, "" if what is CAN else f"it {found}")._replace(ranks=rows)
+
+
+GOOD = {B: holds((2, 3)), C: holds((4, 5))}
+
+
+def weighed(
+    answers: dict[NodeId, Sight], held: Held = MINE, last: frozenset[Who] = ALL, roster: Roster = ROSTER
+) -> tuple[bool, list[str]] | None:
+    """Return whether it was interrupted, and what is said of whom; None when everybody can load it."""
+    found = {(node, INC[node]): one for node, one in answers.items()}
+    others = [m for m in roster.members if m.who != ME]
+    v = weigh(ASKED, others, found, (), lambda m, one: short(roster, m, one.ranks))
+    lack = shortage(roster, ME, held, v, found, last)
+    return None if lack is None else (lack.torn, [bar.why for bar in lack.bars])
+
+
+@pytest.mark.parametrize(
+    ("ranks", "rows"),
+    [((), ()), ((3,), ((3, 3),)), ((0, 1, 2), ((0, 2),)), ((0, 1, 4, 6, 7), ((0, 1), (4, 4), (6, 7)))],
+)
+def test_ranks_as_rows(ranks: tuple[int, ...], rows: Ranges) -> None:
+    assert ranges(ranks) == rows
+
+
+def test_an_answer_survives_its_bytes_and_is_bounded() -> None:
+    told = holds((2, 3), (6, 6))._replace(parts=(("step-20", 20),))
+    assert decode_sight(encode_sight(told)) == told
+    many = holds(*((n, n) for n in range(0, 10**6, 2)))
+    assert len(encode_sight(many)) <= MAX_BYTES
+    assert len(decode_sight(encode_sight(many)).ranks) == 256
+
+
+@pytest.mark.parametrize("ranks", ["[1]", "[[1]]", '[["0", 1]]', "[[0, -1]]", "{}", "[[0, 1, 2]]"])
+def test_what_is_no_row_of_ranks_is_refused(ranks: str) -> None:
+    raw = encode_sight(holds((2, 3)))
+    assert b'"ranks":[[2,3]]' in raw
+    with pytest.raises(BadRecord):
+        decode_sight(raw.replace(b"[[2,3]]", ranks.encode()))
+
+
+def test_everybody_has_what_its_ranks_need() -> None:
+    assert weighed(GOOD) is None
+    assert weighed({B: holds((0, 5)), C: holds((4, 5), (2, 2))}) is None, "more does no harm"
+    assert weighed(GOOD, Held(((0, 1),), 6)) is None
+
+
+def test_a_member_that_was_interrupted_shows_that_nobody_ever_had_all_of_it() -> None:
+    for answers in (
+        {**GOOD, C: holds(found="differs")},
+        {**GOOD, C: holds((4, 4))},
+        {**GOOD, C: holds(found="lacks")},
+    ):
+        found = weighed(answers)
+        assert found is not None
+        assert found[0], answers
+        assert found[1][0].startswith("node c ")
+    assert weighed(GOOD, Held(((1, 1),))) == (
+        True,
+        ["node a lacks it: it is to run ranks 0 to 1, and holds the files of rank 1"],
+    )
+
+
+def test_in_a_directory_that_all_share_it_is_torn() -> None:
+    """Whoever takes part: they all have the same ranks' files, and those of others are nowhere."""
+    seen = holds((0, 1), (4, 5))
+    found = weighed({B: seen, C: seen}, Held(((0, 1), (4, 5))), last=NOBODY)
+    assert found == (True, ["node b lacks it: it is to run ranks 2 to 3, and holds the files of ranks 0 to 1, 4 to 5"])
+
+
+@pytest.mark.parametrize(
+    ("answers", "held", "words"),
+    [
+        ({**GOOD, C: holds(found="lacks")}, MINE, "node c lacks it: it lacks"),
+        ({B: holds((4, 5)), C: holds((2, 3))}, MINE, "holds the files of ranks 4 to 5"),
+        ({B: holds((4, 5)), C: holds(found="lacks")}, MINE, "holds the files of ranks 4 to 5"),
+        ({B: holds((0, 1)), C: holds((4, 5))}, Held(((2, 3),)), "node a lacks it: it is to run ranks 0 to 1"),
+        (GOOD, Held(((0, 1),), 8), "node a lacks it: 8 ranks wrote it, each node its own, and 6 are to come"),
+    ],
+    ids=["replaced", "exchanged", "exchanged and replaced", "its own exchanged", "of another number"],
+)
+def test_what_had_been_whole_is_not_called_torn(answers: dict[NodeId, Sight], held: Held, words: str) -> None:
+    found = weighed(answers, held, NOBODY)
+    assert found is not None
+    assert not found[0]
+    assert any(words in why for why in found[1])
+
+
+def test_places_that_moved_up_when_a_node_went() -> None:
+    """b and c go on without a: survivors, and each has the files of the ranks that it ran."""
+    left = Roster(N, ROSTER.members[1:])
+    v = weigh(ASKED, [left.members[1]], {(C, INC[C]): holds((4, 5))}, (), lambda m, one: short(left, m, one.ranks))
+    lack = shortage(left, (B, INC[B]), Held(((2, 3),)), v, {(C, INC[C]): holds((4, 5))}, ALL)
+    assert lack is not None
+    assert not lack.torn
+
+
+# --- the job machine --------------------------------------------------------------------------------------------------
+class Parted(Led):
+    """Nodes of one rank each, with their own parts; none of them was a member before."""
+
+    def choose_part(self, step: int, *ranks: int, wrote: int = 0, refused: tuple[str, ...] = ()) -> None:
+        world = len(self.tree) - 2
+        point = ResumePoint(f"/c/step-{step}", step, "dcp", name=f"step-{step}")
+        question = Asked(0, 0, point.name, step, "dcp", part=world)
+        passed = tuple((one, "torn") for one in refused)
+        self.take(words.Resumed(self.at, N, point, passed, question=question, held=Held(ranges(ranks), wrote)))
+
+    def choose_nothing(self, *refused: str) -> None:
+        passed = tuple((one, "torn") for one in refused)
+        self.take(words.Resumed(self.at, N, ResumePoint(), passed, question=Asked(part=len(self.tree) - 2)))
+
+
+def test_a_round_closes_on_parts_that_lie_where_they_are_needed() -> None:
+    led = Parted(A, B)
+    led.search()
+    led.choose_part(20, 0)
+    asked = led.ask()
+    assert (asked.part, asked.files, asked.digest) == (2, 0, "")
+    led.answers(asked, b=holds((1, 1)))
+    assert led.closed().resume == ResumePoint("/c/step-20", 20, "dcp", name="step-20")
+
+
+def test_the_one_before_is_taken_when_a_save_was_interrupted() -> None:
+    led = Parted(A, B)
+    led.search()
+    led.choose_part(20, 0)
+    led.answers(led.ask(), b=holds(found="differs"))
+    ask = led.search()
+    assert (ask.within, dict(ask.against)) == (None, {"step-20": "node b has a bad one, or another: it differs"})
+    led.choose_part(10, 0, refused=("step-20",))
+    led.answers(led.ask(), b=holds((1, 1)))
+    assert led.closed().resume.step == 10  # type: ignore[union-attr]
+
+
+def test_a_first_save_that_was_interrupted_keeps_nobody_from_beginning() -> None:
+    led = Parted(A, B)
+    led.search()
+    led.choose_part(20, 0)
+    led.answers(led.ask(), b=holds(found="differs"))
+    led.search()
+    led.choose_nothing("step-20")
+    led.answers(led.ask(), b=sight(CAN)._replace(parts=(("step-20", 20),)))
+    assert led.closed().resume == ResumePoint()
+
+
+def test_parts_that_lie_elsewhere_end_the_job_and_nothing_is_begun_from_nothing() -> None:
+    led = Parted(A, B)
+    led.search()
+    led.choose_part(20, 1)  # what b should have
+    led.answers(led.ask(), b=holds((0, 0)))
+    led.search()
+    led.choose_nothing("step-20")
+    code, cls, why = led.failed()
+    assert (code, cls) == (75, "fs_transient")
+    assert "node a lacks it: it is to run rank 0, and holds the files of rank 1" in why
+    assert why.endswith("give each its old place (--node-rank)")
+
+
+def test_a_node_that_chooses_and_is_new_does_not_begin_from_nothing() -> None:
+    led = Parted(A, B)
+    led.search()
+    led.choose_nothing()
+    led.answers(led.ask(), b=sight(CAN)._replace(parts=(("step-20", 20),)))
+    assert "node b has step-20, and node a, which chooses, sees no checkpoint" in led.failed()[2]
+
+
+def test_one_node_alone_does_not_go_on_from_a_part_of_more() -> None:
+    led = Parted(A, low=1)
+    led.search()
+    led.choose_part(20, 0, wrote=2)
+    led.search()
+    led.choose_nothing("step-20")
+    assert "2 ranks wrote it, each node its own, and 1 are to come" in led.failed()[2]
+
+
+def test_a_new_member_without_its_part_is_left_out_where_others_suffice() -> None:
+    led = Parted(A, B, C, low=2, high=3)
+    led.search()
+    led.choose_part(20, 0)
+    led.answers(led.ask(), b=holds((1, 1)), c=holds(found="lacks"))
+    led.wait(1.0)
+    assert [m.node for m in led.search().roster.members] == [A, B], "the world is another one: it is chosen anew"
