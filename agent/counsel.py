@@ -23,7 +23,7 @@ from ..health.suspicion import suspicion
 from ..health.verdict import PLANNED
 from ..rendezvous.budget import OTHERS
 from ..rendezvous.gate import Blame
-from ..rendezvous.history import entry_of, passed_over, steps
+from ..rendezvous.history import History, entry_of, passed_over, sized, steps
 from ..rendezvous.leader_words import Conclude, Concluded, Stamps
 from ..rendezvous.records import NodeId, ResumePoint, Round
 from ..rendezvous.snapshot import Report
@@ -154,7 +154,7 @@ class Bench:
         if directory is None:
             return Newest()
         return await self.files.run(
-            _newest_committed, directory, run_id, steps(history), self.spec.checkpoint_format, timeout_s=NEWEST_S
+            _newest_committed, directory, run_id, history, self.spec.checkpoint_format, timeout_s=NEWEST_S
         )
 
     def _record(self, ask: Conclude, made: Judgement, state: AttemptState, found: Found) -> bytes:
@@ -329,7 +329,7 @@ def _resumed(
     return point, passed_over(found), wall if isinstance(wall, float) else None
 
 
-def _newest_committed(directory: Path, run_id: str, history: tuple[tuple[int, int | None], ...], name: str) -> Newest:
+def _newest_committed(directory: Path, run_id: str, history: History, name: str) -> Newest:
     """Return the newest checkpoint that is whole by sizes and markers and is not stale; no file is hashed. Blocks.
 
     A step of a worker group that had been replaced is no progress.
@@ -339,7 +339,7 @@ def _newest_committed(directory: Path, run_id: str, history: tuple[tuple[int, in
     from ..checkpoint.resume import newest
 
     try:
-        found = newest(directory, Asked(run_id, history, name, deep=False))
+        found = newest(directory, Asked(run_id, steps(history), name, deep=False, worlds=sized(history)))
     except CheckpointError as error:
         raise OSError(str(error)) from error
     if found is None or found.step is None:

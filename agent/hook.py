@@ -85,6 +85,7 @@ class HookRequest:
     history: tuple[tuple[int, int | None], ...]  # every formed round and the step it resumed from; None: from nothing
     objection: Callable[[str], str] = unopposed  # why other nodes cannot load a checkpoint of that name
     below: tuple[int, str] | None = None  # which step one must be below, and why
+    worlds: tuple[tuple[int, int | None, int], ...] = ()  # rounds, where they resumed, and their number of ranks
     part: bool = False  # each node may hold the files of its own ranks alone: such a part will do
 
 
@@ -169,6 +170,7 @@ def _choose(hook: BuiltIn, request: HookRequest, give_up: Callable[[], bool]) ->
         give_up,
         request.objection,
         request.below,
+        request.worlds,
         request.part,
     )
     try:

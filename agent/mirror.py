@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..rendezvous.errors import BadRecord, StoreError
-from ..rendezvous.history import steps
+from ..rendezvous.history import steps, worlds
 from ..rendezvous.keys import Keys
 from ..rendezvous.mirrored import MAX_BYTES, NOTHING, Mirrored, decode, held, newer, to_value
 from ..rendezvous.quarantine import QUARANTINE, bars_of, worth_keeping
@@ -88,7 +88,8 @@ def write(path: Path, run_id: str, mirrored: Mirrored) -> bool:
         same = before.job.formed == mirrored.job.formed and mirrored.job.phase is not Phase.DONE
         roster = mirrored.roster or (before.roster if same else None)
         bars = before.bars if mirrored.bars is None else mirrored.bars
-        mirrored = Mirrored(mirrored.job, tuple(history.items()), roster, bars)
+        ranks = dict(before.worlds) | dict(mirrored.worlds)
+        mirrored = Mirrored(mirrored.job, tuple(history.items()), roster, tuple(ranks.items()), bars)
     try:
         write_whole(temporary, to_value(run_id, mirrored))
         now = _standing(path, run_id)  # asked last: what was slow until here may have been overtaken
@@ -192,7 +193,7 @@ class Mirror:
             who = None if last is None else held(opened(last, decode_roster))
         except (StoreError, BadRecord, asyncio.TimeoutError):
             return Mirrored(job)
-        known = steps(Snapshot.read(self._keys, history).history())
-        resumes = tuple((Round(n), NOTHING if step is None else step) for n, step in known)
+        known = Snapshot.read(self._keys, history).history()
+        resumes = tuple((Round(n), NOTHING if step is None else step) for n, step in steps(known))
         bars = worth_keeping(bar for bar, _ in bars_of(found[2].items)[0].values()) if self._hosts else None
-        return Mirrored(job, resumes, who, bars)
+        return Mirrored(job, resumes, who, worlds(known), bars)

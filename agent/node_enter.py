@@ -100,7 +100,7 @@ def _begin(s: NodeState, new: Job | None, kept: Mirrored | None) -> Begin | None
         return begin
     from ..rendezvous.mirrored import entries
 
-    return begin._replace(history=entries(kept.history), roster=kept.roster)
+    return begin._replace(history=entries(kept), roster=kept.roster)
 
 
 def refused(s: NodeState, terms: KeyValue | None) -> Step | None:

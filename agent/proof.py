@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..rendezvous.history import entry_of, passed_over, steps
+from ..rendezvous.history import entry_of, passed_over, sized, steps
 from ..rendezvous.leader_words import ProofSeen, Prove
 from .files import FileThread
 from .linux import boottime
@@ -64,6 +64,7 @@ class Verifier(NamedTuple):
             steps(ask.history),
             self.spec.checkpoint_format,
             deep=False,
+            worlds=sized(ask.history),
             objection=lambda name: NOT_NEW if name in old else "",
         )
         try:
@@ -86,6 +87,7 @@ class Verifier(NamedTuple):
             ask.world,
             give_up=enough.is_set,
             objection=lambda other: "" if other == name else ELSEWHERE,
+            worlds=sized(ask.history),
         )
         try:
             found = search(directory, asked, Patience(()), self.seen)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..rendezvous.agreement import NOT_FOR_ALL
 from ..rendezvous.asked import Asked, Held
-from ..rendezvous.history import steps
+from ..rendezvous.history import sized, steps
 from ..rendezvous.leader_words import Resumed, SelectResume
 from ..rendezvous.records import Outcome, ResumePoint
 from .files import FileThread
@@ -68,6 +68,7 @@ class Entrance(NamedTuple):
             history,
             others.objection,
             ask.below,
+            sized(ask.history),
             spec.max_nodes > 1,
         )
         question: Asked | None = None

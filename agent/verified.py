@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..rendezvous.errors import BadRecord, StoreError
-from ..rendezvous.history import History, steps
+from ..rendezvous.history import History, sized, steps
 from ..rendezvous.keys import Keys
 from ..rendezvous.records import Job
 from ..rendezvous.snapshot import Snapshot
@@ -46,7 +46,7 @@ async def what_is_there(spec: JobSpec, store: Store, keys: Keys, job: Job | None
     history, world = await _rounds(store, keys, job)
     files, enough = FileThread("verify"), threading.Event()
     try:
-        asked = _asked(spec, steps(history), world, job, enough)
+        asked = _asked(spec, history, world, job, enough)
         choice = await files.run(_search, spec.checkpoint_dir, asked, timeout_s=within_s)
         return said(choice, none_older(job) if job is not None else "")
     except TimeoutError:
@@ -89,7 +89,7 @@ async def _rounds(store: Store, keys: Keys, job: Job | None) -> tuple[History, i
 
 def _asked(
     spec: JobSpec,
-    history: tuple[tuple[int, int | None], ...],
+    history: History,
     world: int | None,
     job: Job | None,
     enough: threading.Event,
@@ -99,12 +99,13 @@ def _asked(
     against = {} if job is None else dict(objections(job))
     return Asked(
         spec.run_id,
-        history,
+        steps(history),
         spec.checkpoint_format,
         world,
         give_up=enough.is_set,
         objection=lambda name: against.get(name, ""),
         below=None if job is None else below(job),
+        worlds=sized(history),
         part=spec.max_nodes > 1,
     )
 

@@ -16,7 +16,7 @@ from .layout import step_of
 from .manifest import Manifest
 from .names import MOST_DIGITS, Candidate
 from .patience import Patience
-from .select import History, Origin, judge
+from .select import History, Origin, Worlds, judge, ranks_that_wrote
 from .verify import Refused, Verified, files_of_size, read_manifest, said, verify_files
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class Asked:
     give_up: Callable[[], bool] = never
     objection: Callable[[str], str] = unopposed  # other nodes' words: why one of that name cannot be taken, or ''
     below: tuple[int, str] | None = None  # no step of that number or above is taken, for the reason given
+    worlds: Worlds = ()  # what formats that do not record the number of ranks are compared with
     part: bool = False  # each node may hold the files of its own ranks alone: such a part is looked at, too
 
 
@@ -127,7 +128,8 @@ def _others(directory: Path, candidate: Candidate, asked: Asked, patience: Patie
     from .formats.folder import Folder
 
     look = Look(candidate.name, asked.format, candidate.step)
-    question = Question(asked.world, asked.deep, asked.give_up)
+    wrote = ranks_that_wrote(candidate.step, asked.worlds)
+    question = Question(asked.world, asked.deep, asked.give_up, wrote=wrote)
     try:
         while True:
             folder = Folder(directory, candidate.name)
@@ -203,7 +205,7 @@ def _judged(folder: Folder, format_: Format | None, question: Question, seen: Se
     if format_ is None or not question.deep:
         return known.judge(folder, question, format_)
     kind = f"part of {format_.name}" if question.part else format_.name
-    key, stamp = (str(folder.directory / folder.name), kind, question.world), folder.stamp
+    key, stamp = (str(folder.directory / folder.name), kind, question.ranks), folder.stamp
     before = seen.get(key)
     if before is not None and before[0] == stamp and before[1] is not None:
         return before[1]

@@ -12,6 +12,10 @@ History = tuple[tuple[int, int | None], ...]
 """Every formed round of the run with the step it resumed from; None when it started from nothing."""
 
 
+Worlds = tuple[tuple[int, int | None, int], ...]
+"""Rounds of which that is known, each with the step it resumed from (None: nothing) and its number of ranks."""
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """Who published a step, as its manifest says."""
@@ -43,3 +47,11 @@ def judge(origin: Origin, run_id: str, history: History) -> Ruling:
                 "so it comes from a worker group that had been replaced",
             )
     return Ruling(True, f"published by round {origin.round} of this run, which no later round went back behind")
+
+
+def ranks_that_wrote(step: int | None, worlds: Worlds) -> int | None:
+    """Return of how many ranks the round was that saved a step: the last one that had begun below it. None: unknown."""
+    for _, resumed, world in sorted(worlds, key=lambda item: item[0], reverse=True):
+        if step is not None and (resumed is None or resumed < step):
+            return world
+    return None

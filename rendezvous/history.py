@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import cast
 
+from .reader import LARGEST
 from .records import Round
 
 History = tuple[tuple[Round, bytes], ...]
@@ -38,10 +39,22 @@ def passed_over(chosen: dict[str, object]) -> tuple[tuple[str, str], ...]:
     return tuple((str(pair[0]), str(pair[1])) for pair in found if len(pair) == 2)
 
 
-def steps(history: History) -> tuple[tuple[int, int | None], ...]:
+def steps(history: History) -> tuple[tuple[Round, int | None], ...]:
     """Return each round of a history with the step it resumed from; None: from nothing."""
-    out: list[tuple[int, int | None]] = []
+    out: list[tuple[Round, int | None]] = []
     for n, raw in history:
         step = entry(raw).get("step")
         out.append((n, step if isinstance(step, int) and step >= 0 else None))
     return tuple(out)
+
+
+def worlds(history: History) -> tuple[tuple[Round, int], ...]:
+    """Return how many ranks the rounds of a history had, those of which that is known."""
+    found = ((n, entry(raw).get("world")) for n, raw in history)
+    return tuple((n, world) for n, world in found if isinstance(world, int) and 0 < world <= LARGEST)
+
+
+def sized(history: History) -> tuple[tuple[Round, int | None, int], ...]:
+    """Return the rounds of which the number of ranks is known, each with where it resumed and that number."""
+    resumed = dict(steps(history))
+    return tuple((n, resumed[n], world) for n, world in worlds(history))

@@ -53,12 +53,18 @@ TRY_AGAIN = "something has changed as the round was about to begin; looking agai
 AGAIN_S = 0.2  # pause before a write of unknown outcome is tried again
 
 
-def resumed_bytes(resumed: Resumed) -> bytes:
-    """Return the history entry of a round: where it resumed and what was refused, bounded."""
+def resumed_bytes(resumed: Resumed, world: int) -> bytes:
+    """Return the history entry of a round of so many ranks: where it resumed and what was refused, bounded."""
     point = resumed.point
     refused = [list(pair) for pair in resumed.refused[:32]]
-    entry = {"path": point.path, "step": point.step, "format": point.format, "verified": point.verified}
-    return json.dumps({**entry, "name": point.name, "refused": refused, "wall": resumed.wall}).encode()
+    entry: dict[str, object] = {
+        "path": point.path,
+        "step": point.step,
+        "format": point.format,
+        "verified": point.verified,
+    }
+    entry |= {"name": point.name, "refused": refused, "wall": resumed.wall, "world": world}
+    return json.dumps(entry).encode()
 
 
 def step(s: Leader, event: Event) -> Decision:
@@ -290,7 +296,7 @@ def _close(s: Leader, seen: Seen, roster: Roster, at: float) -> Decision:
     new = after_close(new, roster)
     unsaid = {node for (node, _), *_ in s.owing}  # let pass: unless they have said in this moment that they are unfit
     as_seen = tuple(s.view.tree[keys.node(m.node)] for m in roster.members if m.node in unsaid)
-    write = writes.close(keys, s.own, s.token, seen, new, roster, resumed_bytes(s.resumed), as_seen)
+    write = writes.close(keys, s.own, s.token, seen, new, roster, resumed_bytes(s.resumed, roster.world_size), as_seen)
     held = [m.node[:64] for m in roster.spares if pardon_s(seen.job.flaps, m)]
     if held:
         write = write._replace(reason=f"{write.reason}; {listed(held)} stands by: {COMES_AND_GOES}")

@@ -24,6 +24,7 @@ MAX_BYTES = 1 << 18
 MOST_ROUNDS = 100  # of the history: they go into the transaction that begins a launch, and etcd takes 128 operations
 GAP = 1000  # the copy is some moments behind: no round of the lost store may form again, and each leaves a token
 NOTHING = -1  # the step of a round that started from nothing
+UNKNOWN = 0  # the ranks of a round that says nothing of them
 _ORDER = {Phase.FORMING: 0, Phase.RUNNING: 1, Phase.STOPPING: 2, Phase.DONE: 3, Phase.FAILED: 3}
 
 Resumes = tuple[tuple[Round, int], ...]
@@ -36,6 +37,7 @@ class Mirrored(NamedTuple):
     job: Job
     history: Resumes = ()
     roster: Roster | None = None  # of the last round, where its ranks outlive a lost lease (--on-store-loss=hold)
+    worlds: tuple[tuple[Round, int], ...] = ()  # how many ranks the rounds had
     bars: tuple[Bar, ...] | None = None  # what is held against hosts, where that goes with the store; None: not known
 
 
@@ -49,6 +51,7 @@ def to_value(run_id: str, mirrored: Mirrored) -> dict[str, object]:
         "roster": None if mirrored.roster is None else json.loads(encode(mirrored.roster)),
         "resumed_rounds": [n for n, _ in history],
         "resumed_steps": [step for _, step in history],
+        "resumed_worlds": [dict(mirrored.worlds).get(n, UNKNOWN) for n, _ in history],
         "hosts": None if mirrored.bars is None else [bar._asdict() for bar in mirrored.bars],
     }
 
@@ -67,10 +70,13 @@ def decode(run_id: str, raw: bytes) -> Mirrored:
         raise BadRecord(f"{r.what}: the last round to form was {job.formed}, the roster is that of {roster.round}")
     rounds = r.numbers("resumed_rounds", MOST_ROUNDS, 1, job.round)
     steps = r.numbers("resumed_steps", MOST_ROUNDS, NOTHING, LARGEST)
+    worlds = r.numbers("resumed_worlds", MOST_ROUNDS, UNKNOWN, LARGEST) if r.has("resumed_worlds") else ()
     if len(rounds) != len(steps) or any(a >= b for a, b in pairwise(rounds)):
         raise BadRecord(f"{r.what}: its history is no list of rounds, each with a step")
     bars = tuple(bar_of(held) for held in r.subs("hosts", MOST_KEPT)) if r.has("hosts") else None
-    return Mirrored(job, tuple((Round(n), step) for n, step in zip(rounds, steps, strict=True)), roster, bars)
+    history = tuple((Round(n), step) for n, step in zip(rounds, steps, strict=True))
+    known = tuple((Round(n), world) for n, world in zip(rounds, worlds, strict=False) if world != UNKNOWN)
+    return Mirrored(job, history, roster, known, bars)
 
 
 def needed(history: Resumes) -> Resumes:
@@ -85,10 +91,11 @@ def needed(history: Resumes) -> Resumes:
     return tuple(reversed(out[:MOST_ROUNDS]))
 
 
-def entries(history: Resumes) -> tuple[tuple[Round, bytes], ...]:
+def entries(mirrored: Mirrored) -> tuple[tuple[Round, bytes], ...]:
     """Return the history as it stands in the store."""
     blank = {"path": "", "format": "", "verified": "", "refused": list[object]()}
-    return tuple((n, json.dumps({**blank, "step": step}).encode()) for n, step in history)
+    worlds = {n: {"world": world} for n, world in mirrored.worlds}
+    return tuple((n, json.dumps({**blank, "step": step, **worlds.get(n, {})}).encode()) for n, step in mirrored.history)
 
 
 def newer(a: Job, b: Job) -> bool:

@@ -60,7 +60,7 @@ class Accelerate:
         files = folder.files
         engines = {file.partition("/")[0] for file in files if ENGINE.match(file)}
         sharded = {match[1] for file in files if (match := FSDP.match(file))} | dcp.beside(files)
-        ranks = rank_files(files, RANKED, "random_states_{}.pkl".format, question.world, question.part)
+        ranks = rank_files(files, RANKED, "random_states_{}.pkl".format, question.ranks, question.part)
         weights = weights_in(folder)
         own = {file for file in files if OWN.fullmatch(file)}
         lacking = {*weights.lacking, *ranks.lacking, *_gaps(files)}
@@ -80,7 +80,7 @@ class Accelerate:
             return wrong
         count = len(ranks.paths)
         how = f"model, optimizer and the random states of {count} rank{'s' * (count > 1)}, {looked}"
-        how += f"; {UNRECORDED}" if question.world is None else ""
+        how += f"; {UNRECORDED}" if question.ranks is None else ""
         return as_part(Whole(how, world=count, counted=True), parts, ranks.ranks)
 
 

@@ -58,7 +58,13 @@ class Question:
     world: int | None = None  # ranks that must find their files, for formats that do not record it; None: not known
     deep: bool = True  # False: names, sizes and markers only
     give_up: Callable[[], bool] = lambda: False  # asked between blocks; a reader that is told so raises GaveUp
+    wrote: int | None = None  # ranks of the round that saved it, as the run's own history has it; None: not known
     part: bool = False  # each node may hold the files of its own ranks alone: then ``Whole.ranks`` says of which
+
+    @property
+    def ranks(self) -> int | None:
+        """Return how many ranks must have left their files, where the checkpoint does not say; None: not known."""
+        return self.wrote or self.world
 
 
 def as_part(whole: Whole, parts: Iterable[Finding | None], ranks: tuple[int, ...] = ()) -> Finding:

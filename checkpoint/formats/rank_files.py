@@ -22,7 +22,7 @@ class RankFiles:
 def rank_files(
     files: Collection[str], pattern: str, name: Callable[[int], str], world: int | None, part: bool = False
 ) -> RankFiles:
-    """Find the ranks' files, the rank being group 1 of ``pattern``, and compare with the coming round's ranks.
+    """Find the files of ranks, group 1 of ``pattern``, and compare with those that wrote it or are to come.
 
     Of a ``part`` nothing is lacking where any rank has left its file.
     """

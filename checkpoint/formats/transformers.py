@@ -77,7 +77,7 @@ class Transformers:
             return wrong
         count = len(ranks.paths)
         how = f"{STATE}, model, optimizer and the random states of {count} rank{'s' * (count > 1)}, {looked}"
-        how += f"; {UNRECORDED}" if question.world is None else ""
+        how += f"; {UNRECORDED}" if question.ranks is None else ""
         step = state.step if isinstance(state, Whole) else None
         return as_part(Whole(how, step=step, world=count, counted=True), parts, ranks.ranks)
 
@@ -88,7 +88,7 @@ def _holds_optimizer(files: Collection[str]) -> bool:
 
 def _ranks(folder: Folder, question: Question) -> RankFiles:
     """Find the ranks' random states. A single rank's has a name of its own: numbers are of two or more."""
-    world, named = question.world, "rng_state_{}.pth".format
+    world, named = question.ranks, "rng_state_{}.pth".format
     found = rank_files(folder.files, RANKED, named, world)
     if found.paths:
         return rank_files(folder.files, RANKED, named, max(2, world or 2), question.part)

@@ -195,11 +195,11 @@ async def test_what_is_held_against_hosts_is_kept_where_it_would_go_with_the_sto
         await beside.store.txn(Txn((), (Put(key, encode_bar(BAR)), Put(key + "x", b"no record"))))
         beside.mirror.keep(JOB)
         await beside.mirror.settle()
-        assert await kept(tmp_path) == Kept(Mirrored(JOB, (), None, (BAR,) if hosts else None))
+        assert await kept(tmp_path) == Kept(Mirrored(JOB, bars=(BAR,) if hosts else None))
     path = beside_checkpoints(tmp_path, RUN) / "job.json"
     later = replace(JOB, phase=Phase.FAILED, outcome=Outcome(75, "x"))
     assert write(path, RUN, Mirrored(later))
-    assert await kept(tmp_path) == Kept(Mirrored(later, (), None, (BAR,)))
+    assert await kept(tmp_path) == Kept(Mirrored(later, bars=(BAR,)))
 
 
 async def test_trouble_is_said_once_and_harms_nobody(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from remuster.checkpoint.select import History, Origin, judge
+from remuster.checkpoint.select import History, Origin, Worlds, judge, ranks_that_wrote
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,21 @@ def test_another_runs_step_carries_no_token_of_ours(other: str) -> None:
 
 def test_who_only_looks_is_of_no_run_and_so_of_no_other() -> None:
     assert judge(Origin("run-b", 1, 10), "", ()).reason == "published by run 'run-b'"
+
+
+@pytest.mark.parametrize(
+    ("step", "worlds", "ranks"),
+    [
+        pytest.param(100, (), None, id="nothing known"),
+        pytest.param(None, ((1, None, 2),), None, id="no step"),
+        pytest.param(100, ((1, None, 2),), 2, id="the only round"),
+        pytest.param(0, ((1, None, 2),), 2, id="step 0 of a round that began from nothing"),
+        pytest.param(100, ((1, None, 2), (2, 100, 4)), 2, id="the one that the larger round resumed from"),
+        pytest.param(150, ((1, None, 2), (2, 100, 4)), 4, id="one that the larger round has saved"),
+        pytest.param(150, ((2, 100, 2), (1, None, 4)), 2, id="one of the smaller round, in whatever order"),
+        pytest.param(50, ((1, None, 4), (2, 100, 2), (3, 20, 3)), 3, id="overwritten by one that went back behind it"),
+        pytest.param(10, ((4, 20, 2),), None, id="of a round that is not known"),
+    ],
+)
+def test_how_many_ranks_saved_a_step(step: int | None, worlds: Worlds, ranks: int | None) -> None:
+    assert ranks_that_wrote(step, worlds) == ranks

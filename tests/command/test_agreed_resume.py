@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from checkpoint_samples import SAMPLES
 from command.cluster import Cluster, Node
 from command.processes import until
 from steps_on_disk import copied, published
@@ -121,4 +122,29 @@ def test_a_leader_that_dies_midway_and_the_next_one_asks_anew(cluster: Cluster) 
     again = cluster.start(2, "--nnodes", "3", "--checkpoint-dir", kept, script, cluster.desk)
     assert [node.exit_code() for node in (*nodes[1:], again)] == [0, 0, 0], cluster.say()
     assert {text.partition(" ")[0] for text in said(cluster).values()} == {"10"}
+    cluster.check_left()
+
+
+# Rank 0 of the first round leaves a checkpoint of Trainer's, which two ranks wrote, and all wait; later ones tell.
+GROWS = """
+import os, shutil, sys, time
+if os.environ["REMUSTER_ROUND"] == "1":
+    if os.environ["RANK"] == "0":
+        shutil.copytree(sys.argv[2], os.path.join(sys.argv[3], "checkpoint-5"))
+    time.sleep(300)
+""" + TELLS.replace("import os, sys\n", "")
+
+
+@pytest.mark.drill  # for its length
+def test_a_job_that_has_grown_goes_on_from_what_fewer_ranks_saved(cluster: Cluster) -> None:
+    """Trainer does not record how many ranks there were, and each leaves a file: the rounds of the run tell."""
+    script, kept = cluster.script("grow.py", GROWS), cluster.folder / "kept"
+    sample = SAMPLES / "transformers" / "complete" / "checkpoint-5"
+    line = ("--nnodes", "1:2", "--nproc-per-node", "2", "--admit", "now", "--checkpoint-dir", kept, script)
+    kept.mkdir()
+    nodes = [cluster.start(2, *line, cluster.desk, sample, kept, conf="admit_after=0.5")]
+    until((kept / "checkpoint-5" / "trainer_state.json").exists, "a checkpoint is saved", show=cluster.say)
+    nodes.append(cluster.start(3, *line, cluster.desk, sample, kept, conf="admit_after=0.5"))
+    assert [node.exit_code() for node in nodes] == [0, 0], cluster.say()
+    assert said(cluster) == {f"resumed-{rank}": f"5 {kept / 'checkpoint-5'}" for rank in range(4)}
     cluster.check_left()

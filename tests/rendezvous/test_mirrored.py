@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuster.checkpoint.select import Origin, judge
+from remuster.checkpoint.select import Origin, judge, ranks_that_wrote
 from remuster.rendezvous.errors import BadRecord
-from remuster.rendezvous.history import steps
+from remuster.rendezvous.history import sized, steps
 from remuster.rendezvous.membership import Over, Standing
 from remuster.rendezvous.mirrored import (
     GAP,
@@ -148,8 +148,24 @@ def test_what_is_left_out_tells_no_step_more(history: list[tuple[Round, int]], n
     """A step is stale by the whole history exactly when it is by what is kept of it."""
     whole = tuple(sorted(history))
     origin = Origin("r", n, step)
-    ruled = [judge(origin, "r", steps(entries(some))).accepted for some in (whole, needed(whole))]
+    ruled = [judge(origin, "r", steps(entries(Mirrored(BEGIN, some)))).accepted for some in (whole, needed(whole))]
     assert ruled[0] == ruled[1]
+
+
+@given(HISTORIES, st.integers(0, 31))
+def test_what_is_left_out_tells_no_step_of_how_many_ranks_it_is(history: list[tuple[Round, int]], step: int) -> None:
+    whole = tuple(sorted(history))
+    sizes = tuple((n, 1 + n % 5) for n, _ in whole)
+    kept = decode("r", raw("r", Mirrored(replace(BEGIN, round=Round(40)), whole, worlds=sizes)))
+    wrote = [ranks_that_wrote(step, sized(entries(one))) for one in (Mirrored(BEGIN, whole, worlds=sizes), kept)]
+    assert wrote[0] == wrote[1]
+
+
+def test_a_copy_that_knows_no_numbers_of_ranks_is_read() -> None:
+    value = to_value("r", Mirrored(job(Phase.FAILED), ((Round(1), -1),), worlds=((Round(1), 4),)))
+    assert decode("r", json.dumps(value).encode()).worlds == ((Round(1), 4),)
+    del value["resumed_worlds"]
+    assert decode("r", json.dumps(value).encode()) == Mirrored(job(Phase.FAILED), ((Round(1), -1),))
 
 
 def test_of_too_many_rounds_the_newest_are_kept() -> None:

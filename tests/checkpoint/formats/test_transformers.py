@@ -11,7 +11,10 @@ import pytest
 from checkpoint_samples import SAMPLES, format_name, judged
 from made_files import safetensors_file, torch_file
 
+from remuster.checkpoint.examine import Asked
 from remuster.checkpoint.formats.finding import Torn, Whole
+from remuster.checkpoint.patience import Patience
+from remuster.checkpoint.resume import search
 
 REAL = SAMPLES / "transformers" / "complete" / "checkpoint-5"
 
@@ -52,6 +55,16 @@ def test_killed_at_its_optimizer(real: Path) -> None:
 def test_killed_at_its_trainer_state(real: Path) -> None:
     (real / "trainer_state.json").unlink()
     assert torn(real) == Torn("'trainer_state.json' is missing", ("trainer_state.json",))
+
+
+@pytest.mark.parametrize(("wrote", "world", "whole"), [(2, 4, True), (None, 4, False), (4, 2, False), (None, 2, True)])
+def test_a_job_that_grew_or_shrank_goes_by_the_round_that_saved_it(
+    real: Path, wrote: int | None, world: int, whole: bool
+) -> None:
+    """Two ranks' random states: all of it in a run of two that grew to four, torn in a run of four that shrank."""
+    worlds = () if wrote is None else ((1, None, wrote),)
+    choice = search(real.parent, Asked(world=world, worlds=worlds), Patience(()))
+    assert bool(choice.path) is whole
 
 
 def test_a_rank_that_was_killed_before_its_random_state(real: Path) -> None:
