@@ -55,8 +55,10 @@ TABLE: tuple[Signature, ...] = (
        r"(?:CUDA|HIP|XPU|NPU) out of memory\. Tried|(?:Error|failure '): ?(?:CUDA|HIP) out of memory|"
        r"CU(?:BLAS|DNN|SOLVER|SPARSE)_STATUS_ALLOC_FAILED|CU(?:BLAS|DNN)_STATUS_NOT_INITIALIZED|CUFFT_ALLOC_FAILED|"
        r"OutOfMemoryError: Allocation on device|RESOURCE_EXHAUSTED: (?:Out of memory|Failed to allocate)|"
-       r"OOM when allocating tensor|OutOfMemoryError: Out of memory allocating",
-       "torch CUDACachingAllocator.cpp, CUDAException.h; XLA, tensorflow, cupy",
+       r"OOM when allocating tensor|OutOfMemoryError: Out of memory allocating|"
+       r"(?:cuBLAS Error|INTERNAL): the (?:library was not initialized|resource allocation failed)|"
+       r"No available memory for the cache blocks",
+       "torch CUDACachingAllocator.cpp, CUDAException.h; XLA, tensorflow, cupy; cublasGetStatusString; vllm",
        "RuntimeError: CUDA out of memory. Tried to allocate 2.44 GiB (GPU 3; 79.21 GiB total capacity)",
        "step 1000 loss 1.21 (retrying after CUDA out of memory: micro-batch 8 -> 4)"),
     _S("cuda-oom-exhausted", "cuda_oom", _R, SPECIFIC,
@@ -79,6 +81,11 @@ TABLE: tuple[Signature, ...] = (
        "torch/cuda/__init__.py: refused before this process held anything",
        '  File "/env/site-packages/torch/cuda/__init__.py", line 476, in _lazy_init',
        '  File "/env/site-packages/torch/nn/modules/linear.py", line 125, in forward', beside="cuda-oom-driver"),
+    _S("cuda-oom-share", "cuda_oom_foreign", _R, SPECIFIC + 5,
+       r"Free memory on device .{0,80}on startup is less than desired GPU memory utilization",
+       "vllm gpu_worker.py: others hold it before this process has begun",
+       "ValueError: Free memory on device (3.22/79.1 GiB) on startup is less than desired GPU memory utilization (0.9)",
+       "Free memory on device cuda:0: 71.2 GiB, GPU memory utilization 0.9"),
     _S("ecc", "gpu_ecc", _R, HARDWARE,
        r"uncorrectable ECC error|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE",
        "CUDA runtime error 214", "RuntimeError: CUDA error: uncorrectable ECC error encountered",
@@ -105,8 +112,10 @@ TABLE: tuple[Signature, ...] = (
        r"CU(?:BLAS|DNN|SOLVER|SPARSE)_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR|INVALID_VALUE|MAPPING_ERROR)|"
        r"CUFFT_(?:EXEC_FAILED|INTERNAL_ERROR)|Triton Error \[(?:CUDA|HIP)\]: (?:an illegal|misaligned|unspecified)|"
        r"CUDA_ERROR_(?:ILLEGAL_ADDRESS|ILLEGAL_INSTRUCTION|MISALIGNED_ADDRESS|INVALID_PC|LAUNCH_FAILED)|"
-       r"HSA_STATUS_ERROR_(?:EXCEPTION|MEMORY_FAULT|ILLEGAL_INSTRUCTION)",
-       "CUDA runtime errors 700, 715, 716, 718, 719; cuBLAS, cuDNN, cuFFT status; triton, XLA, ROCm",
+       r"HSA_STATUS_ERROR_(?:EXCEPTION|MEMORY_FAULT|ILLEGAL_INSTRUCTION)|"
+       r"the function failed to launch on the GPU|an access to GPU memory space failed",
+       "CUDA runtime errors 700, 715, 716, 718, 719; cuBLAS (cublasGetStatusString too), cuDNN, cuFFT; triton, XLA, "
+       "ROCm",
        "RuntimeError: CUDA error: an illegal memory access was encountered",
        "CUDA error checks are on: CUDA_LAUNCH_BLOCKING=1"),
     _S("driver-hang", "gpu_driver_hang", _R, HARDWARE - 5,
@@ -146,6 +155,10 @@ TABLE: tuple[Signature, ...] = (
        "CUDA runtime errors 35, 209, 222, 804; torch backends/cudnn, cpp_extension.py",
        "RuntimeError: CUDA error: no kernel image is available for execution on the device",
        "CUDA driver version 12.4, runtime version 12.4"),
+    _S("cudnn-loaded", "env_library_mismatch", _R, GENERIC + 5,
+       r"Loaded runtime CuDNN library: .{0,80}but source was compiled with",
+       "XLA cuda_dnn.cc, tensorflow: an error only for what uses it, so any typed exception says more",
+       "Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.8.0.", "Loaded cuDNN version 90100"),
     _S("nvml-version", "env_library_mismatch", _R, GENERIC - 3, r"[Dd]river/library version mismatch",
        "nvml.h NVML_ERROR_LIB_RM_VERSION_MISMATCH: a monitor does without, CUDA itself says more",
        "Failed to initialize NVML: Driver/library version mismatch", "NVML library version: 550.54"),

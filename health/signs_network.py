@@ -165,6 +165,11 @@ CRIES = (
        r"SystemExit|ExecuteUserScriptError)\b",
        "torch elastic errors, multiprocessing spawn.py; Python subprocess; sagemaker-training", "ChildFailedError: ",
        "ChildProcessError: [Errno 10] No child processes", raised=True),
+    _S("engine-report", "", _W, 0,
+       r"\w{1,40}: (?:Engine core initialization failed|EngineCore encountered an issue|WorkerProc initialization failed)",
+       "vllm v1 engine/utils.py, executor: what its process raised stands above",
+       "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
+       "RuntimeError: the engine's core is not initialized", raised=True),
     _S("watchdog-end", "", _W, 0,
        r"Some NCCL operations have failed or timed out|taking the entire process down|"
        r"terminate called (?:after|without)|Process group watchdog thread terminated with exception|"

@@ -27,7 +27,8 @@ START = (
        "python: can't open file '/tmp/train.py': [Errno 2] No such file or directory",
        "OSError: can't open data '/tmp/train.bin'"),
     _S("not-executable", "user_permission", _R, SPECIFIC,
-       r"\b(?:sh|bash|line \d+|exec|env): .{1,200}: Permission denied$", "bash execute_cmd.c, dash",
+       r"\b(?:sh|bash|line \d+|exec|env|execve\(\)): .{1,200}: Permission denied$",
+       "bash execute_cmd.c, dash; slurmstepd task.c",
        "/bin/bash: ./train.sh: Permission denied", "bash: warning: setlocale: LC_ALL: cannot change locale"),
     _S("ssh-key", "user_auth", _R, SPECIFIC, r"Permission denied \((?:publickey|password|gssapi)",
        "openssh sshconnect2.c",
@@ -62,8 +63,9 @@ CHECKPOINT = (
        r"MetadataIncompleteBuffer|HeaderTooLarge|HeaderTooSmall|InvalidHeader|Error while deserializing header|"
        r"File is not a zip file|Bad CRC-32 for file|Data loss: .{0,40}(?:sstable|checksum|corrupt)|"
        r"storage has wrong byte size|Invalid magic number; corrupt|InvalidHeaderDeserialization|"
-       r"Unable to load weights from pytorch checkpoint|kMaxSupportedFileFormatVersion",
-       "torch serialization.py, inline_container.cc; Python pickle, zipfile; safetensors",
+       r"Unable to load weights from pytorch checkpoint|kMaxSupportedFileFormatVersion|"
+       r"CRC-32C checksum verification failed|DATA_LOSS: .{0,400}\bOCDBT",
+       "torch serialization.py, inline_container.cc; Python pickle, zipfile; safetensors; tensorstore ocdbt",
        "RuntimeError: unexpected EOF, expected 8 more bytes. The file might be corrupted.",
        "saved header of 8 bytes, archive is complete"),
     _S("ckpt-incomplete", "ckpt_incomplete", _R, SPECIFIC + 3,

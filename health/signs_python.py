@@ -16,7 +16,7 @@ TABLE: tuple[Signature, ...] = (
     _S("interrupt", "user_interrupt", _R, TYPED, r"KeyboardInterrupt\b", "Python SIGINT handler",
        "KeyboardInterrupt", "InterruptedError: [Errno 4] Interrupted system call", raised=True),
     _S("missing",
-       "user_data_missing", _R, TYPED, r"(?:FileNotFoundError|DatasetNotFoundError|NotADirectoryError)\b|NoSuchKey\b|"
+       "user_data_missing", _R, TYPED, r"(?:(?:FileNotFound|DatasetNotFound|DataFilesNotFound|FileNotFoundDatasets|NotADirectory)Error)\b|NoSuchKey\b|"
        r"\w*Error\b.{0,200}(?:\[Errno 2\]|No such file or directory|does not appear to have a file named|"
        r"Can't load \w{1,20}(?: \w{1,20})? (?:for|of) '|[Ee]rror no file named|"
        r"is not a valid model identifier|Unable to (?:synchronously )?open file)",
@@ -52,6 +52,12 @@ TABLE: tuple[Signature, ...] = (
        "RuntimeError: einsum(): subscript d has size 128 for operand 1 which does not broadcast with previously seen "
        "size 64",
        "RuntimeError: the broadcast of the settings failed", raised=True),
+    _S("shape-fake", "user_shape", _R, TYPED + 5,
+       r"a and b must have same reduction dim, but got|Attempting to broadcast a dimension of length -?\d+ at",
+       "torch _meta_registrations.py, _refs: shapes of a compiled program; dynamo puts much before them, or a line of "
+       "its own",
+       "a and b must have same reduction dim, but got [8192, 4096] X [5120, 11008].",
+       "the reduction dim of a and b is 4096"),
     _S("data", "user_data_error", _R, TYPED - 5,
        r"(?:KeyError|UnicodeDecodeError|JSONDecodeError|ArrowInvalid|UnidentifiedImageError|BadGzipFile|DataLossError|"
        r"DatasetGenerationError|ParserError)\b|"

@@ -15,7 +15,8 @@ TABLE: tuple[Signature, ...] = (
        r"Job has been preempted|Preempted (?:by (?:a )?pod|to accommodate a workload)|"
        r"TERM_PREEMPT|(?:instance|VM|pod|node|[Jj]ob) (?:has been|was|is being) preempted|"
        r"(?:[Ss]pot|[Pp]reemption|[Ii]nterruption|[Tt]ermination)\b.{0,30} notice (?:was )?received|"
-       r"[Rr]eceived (?:an? )?(?:[Ss]pot|[Pp]reemption|[Ii]nterruption|[Tt]ermination)\b.{0,30} notice",
+       r"[Rr]eceived (?:an? )?(?:[Ss]pot|[Pp]reemption|[Ii]nterruption|[Tt]ermination)\b.{0,30} notice|"
+       r"Spot ITN received",
        "slurm slurmstepd req.c, srun; submitit; lightning; LSF; kube-scheduler; kueue; notices of clouds",
        "slurmstepd: error: *** STEP 608.0 ON node-a5 CANCELLED AT 2026-03-11T02:06:12 DUE TO PREEMPTION ***",
        "slurmstepd: error: *** STEP 608.0 ON node-a5 CANCELLED AT 2026-03-11T02:06:12 DUE TO TIME LIMIT ***"),

@@ -68,7 +68,8 @@ TABLE: tuple[Signature, ...] = (
        "srun: error: Task launch for StepId=99.0 failed on node n7: Communication connection failure",
        "srun: error: Task launch for StepId=99.0 failed on node n7: Slurmd could not execve job"),
     _S("srun-launch-program", "user_args", _R, SPECIFIC,
-       _LAUNCH + r"Slurmd could not execve|slurmstepd(?:-\S{1,200})?: error: execve\(\): ",
+       _LAUNCH + r"Slurmd could not execve|slurmstepd(?:-\S{1,200})?: error: execve\(\): "
+       r"(?!.{1,300}: Permission denied)",
        "slurm api/step_launch.c, slurm_errno.c, slurmstepd task.c",
        "slurmstepd-node2: error: execve(): /nonexistent: No such file or directory",
        "slurmstepd: error: Failed to send MESSAGE_TASK_EXIT: Connection refused"),

@@ -42,6 +42,10 @@ TABLE: tuple[Signature, ...] = (
        "errno ENOSPC, EDQUOT; torch inline_container.cc",
        "RuntimeError: [enforce fail at inline_container.cc:778] . PytorchStreamWriter failed writing file data/176",
        "disk: 28 GB left of 400 GB"),
+    _S("disk-full-ray", "disk_full_local", _R, SPECIFIC + 2,
+       r"OutOfDiskError\b", "ray exceptions.py: its object store spills to the node's own disk",
+       "ray.exceptions.OutOfDiskError: Local disk is full", "ray.exceptions.OutOfMemoryError: Task was killed",
+       raised=True),
     _S("stale", "fs_transient", _R, SPECIFIC,
        r"\[Errno (?:116|121|70|37)\]|\[Errno (?:110|11)\] [\w ]{1,40}: '|Stale (?:NFS )?file handle|Remote I/O error|"
        r"\(os error 116\)",
@@ -81,6 +85,13 @@ TABLE: tuple[Signature, ...] = (
        "torch utils/data/dataloader.py _try_get_data: an exception that a worker wrote says more",
        "RuntimeError: DataLoader worker (pid(s) 13218, 13219) exited unexpectedly",
        "DataLoader worker (pid 13218) exited with status 0"),
+    _S("pool-worker-died", "dataloader_killed", _R, TYPED - 10,
+       r"subprocesses has abruptly died during map operation|process pool was terminated abruptly|"
+       r"managed by the executor was unexpectedly terminated",
+       "datasets utils/py_utils.py; Python concurrent/futures/process.py; joblib loky process_executor.py",
+       "RuntimeError: One of the subprocesses has abruptly died during map operation.To debug the error, disable "
+       "multiprocessing.",
+       "RuntimeError: the pool of subprocesses is closed"),
     _S("data-worker-crashed", "segfault", _R, SPECIFIC,
        r"DataLoader worker \(pid(?:\(s\))? [\d, ]+\) is killed by signal: (?:Segmentation|Aborted|Illegal|Floating)",
        "torch DataLoader.cpp", "RuntimeError: DataLoader worker (pid 1) is killed by signal: Segmentation fault. ",

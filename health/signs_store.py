@@ -126,6 +126,16 @@ TABLE: tuple[Signature, ...] = (
     _S("jax-wait", "collective_timeout", _R, HANG,
        r"DEADLINE_EXCEEDED: Barrier timed out", "XLA coordination service",
        "DEADLINE_EXCEEDED: Barrier timed out. Id: save_step_100.", "Barrier passed. Id: save_step_100."),
+    _S("xla-rendezvous", "collective_timeout", _R, HANG,
+       r"Termination timeout for .{0,300} of \d+ seconds exceeded", "XLA service/rendezvous.cc",
+       "Termination timeout for `all-reduce.7` of 40 seconds exceeded. Exiting to ensure a consistent program state.",
+       "This thread has been waiting for `all-reduce.7` for 20 seconds and may be stuck."),
+    _S("mpi-peer", "peer_lost", _V, CRY,
+       r"\[btl_tcp_\w{1,20}\.c:\d+:.{1,120} failed: (?:Connection|Broken|No route|Network)",
+       "Open MPI opal/mca/btl/tcp btl_tcp_frag.c, btl_tcp_endpoint.c",
+       "[n1][[27011,1],3][btl_tcp_frag.c:241:mca_btl_tcp_frag_recv] mca_btl_tcp_frag_recv: readv failed: Connection "
+       "reset by peer (104)",
+       "mca: base: components_open: component tcp open function successful"),
     _S("mpi", "env_mpi_leak", _R, SPECIFIC,
        r"OMPI was not built with SLURM|An error occurred in MPI_Init|PMI2?_Init (?:failed|returned|error)|"
        r"PMIX ERROR|Local abort before MPI_INIT|Fatal error in (?:P?MPI_Init|internal_Init)|MPIR_pmi_init|"
