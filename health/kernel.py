@@ -136,7 +136,7 @@ TABLE: tuple[Pattern, ...] = (
             "linux fs/nfs/inode.c, net/sunrpc/sched.c, fs/ceph/mds_client.c, fs/fuse/dev.c; lustre; the trace of a hung task",
             "nfs_wait_bit_killable+0x11/0x60 [nfs]", " io_schedule+0x46/0x80"),
     Pattern(Kind.LINK, "ib_link_error", r"mlx5_core (?P<bus>[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.\d)"
-            r"(?:.{0,80}\b[Ll]ink (?:DOWN|down)\b|.{0,80}(?:health compromised|Fatal error \d|Port module event\[error\]))",
+            r"(?:.{0,80}\b[Ll]ink (?:DOWN|down)\b|.{0,80}(?:health compromised|Fatal error \d|handling bad device here|Port module event\[error\]))",
             "linux drivers/net/ethernet/mellanox/mlx5/core/en_main.c, events.c, health.c",
             "mlx5_core 0000:5e:00.0 mlx5_2: Port: 1 Link DOWN", "mlx5_core 0000:5e:00.0 ibs2: Link up"),
     Pattern(Kind.LINK, "ib_link_error", r"(?:infiniband )?mlx5_\d{1,3}: .{0,60}(?:port error|async fatal event|"

@@ -66,7 +66,7 @@ TABLE: tuple[Signature, ...] = (
        "tensorflow.python.framework.errors_impl.ResourceExhaustedError: Graph execution error:",
        "RuntimeError: the iterator is exhausted", raised=True),
     _S("cuda-oom-driver", "cuda_oom", _R, SPECIFIC,
-       r"(?:CUDA|HIP) error: out of memory|Cuda failure (?:\d+ )?'out of memory'|Failed to CUDA (?:calloc|malloc)|"
+       r"(?:CUDA|HIP) (?:driver )?error: out of memory|bad_alloc: (?:cudaError|out_of_memory: CUDA)|Cuda failure (?:\d+ )?'out of memory'|Failed to CUDA (?:calloc|malloc)|"
        r"CUDA_ERROR_OUT_OF_MEMORY|Error 2: out of memory",
        "c10 CUDAException.cpp: the driver itself refused; nccl checks.h, alloc.h",
        "RuntimeError: CUDA error: out of memory", "RuntimeError: CUDA out of memory. Tried to allocate 2.44 GiB"),
@@ -132,7 +132,7 @@ TABLE: tuple[Signature, ...] = (
        r"Error \d{1,4}: OS call failed|CUDA_ERROR_(?:NO_DEVICE|SYSTEM_NOT_READY|NOT_INITIALIZED|DEVICE_UNAVAILABLE)|"
        r"Failed to initialize NVML: (?:Unknown Error|Driver Not Loaded)|"
        r"nvidia-container-cli: (?:initialization|device) error|is only supported with GPUs, no GPUs found|"
-       r"couldn't communicate with the NVIDIA driver|"
+       r"couldn't communicate with the NVIDIA driver|could not select device driver .{0,20}with capabilities: \[\[gpu|"
        r"You requested gpu: |No supported gpu backend found|^No devices were found$|"
        r"Unable to initialize backend 'cuda'|"
        r"deserialize object on (?:a CUDA device but torch|CUDA device \d+ but torch)",

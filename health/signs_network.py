@@ -105,7 +105,7 @@ NCCL = (
     _S("nccl-socket-closed", "nccl_remote_error", _V, CRY,
        r"socketProgress\w{0,8}: (?:Connection closed by|Call to )|"
        r"Call to (?:recv|send|connect)\w{0,8} (?:from |to )?.{0,80}(?:failed|returned) ?: ?"
-       r"(?:Connection|Broken|No route|Network|Software)",
+       r"(?:Connection|Broken|No route|Network|Software)|socket(?:Poll|Start)Connect: [Cc]onnect to .{1,80} (?:returned|failed)",
        "nccl misc/socket.cc socketProgressOpt",
        "socketProgressOpt: Call to recv from 10.0.3.17<33759> failed : Connection reset by peer",
        "NCCL INFO Call to recv from 10.0.3.17<33759> completed"),

@@ -18,7 +18,7 @@ TABLE: tuple[Signature, ...] = (
     _S("missing",
        "user_data_missing", _R, TYPED, r"(?:(?:FileNotFound|DatasetNotFound|DataFilesNotFound|FileNotFoundDatasets|NotADirectory)Error)\b|NoSuchKey\b|"
        r"\w*Error\b.{0,200}(?:\[Errno 2\]|No such file or directory|does not appear to have a file named|"
-       r"Can't load \w{1,20}(?: \w{1,20})? (?:for|of) '|[Ee]rror no file named|"
+       r"Can't load \w{1,20}(?: \w{1,20})? (?:for|of) '|Repo id must .{1,120}: '/|Incorrect path_or_model_id: '/|[Ee]rror no file named|"
        r"is not a valid model identifier|Unable to (?:synchronously )?open file)",
        "errno ENOENT; datasets; S3",
        "FileNotFoundError: [Errno 2] No such file or directory: '/data/train-00017.arrow'",
@@ -69,8 +69,10 @@ TABLE: tuple[Signature, ...] = (
        r"(?:DatasetGenerationCastError|CastError|LZMAError|ZstdError|InvalidDataError|DECORDError|LibsndfileError|"
        r"NonMatching\w{1,16}Error|ChecksumVerificationError|DecompressionBombError)\b|"
        r"\w*[Ee]rror: (?:Error -\d while decompressing|unpack requires a|line contains NUL)|"
-       r"\w*Error\b.{0,200}(?:[Ss]ample index \d+ is not present|[Cc]hecksum (?:failure|mismatch|did not match))",
-       "Python zlib, lzma, struct, csv; datasets, mosaicml streaming, PyAV, decord, soundfile, Pillow",
+       r"\w*Error\b.{0,200}(?:[Ss]ample index \d+ is not present|[Cc]hecksum (?:failure|mismatch|did not match)|"
+       r"Couldn't deserialize thrift|Corrupt \w{2,8} compressed data)",
+       "Python zlib, lzma, struct, csv; datasets, mosaicml streaming, PyAV, decord, soundfile, Pillow, "
+       "parquet",
        "zlib.error: Error -3 while decompressing data: incorrect header check",
        "IndexError: list index out of range", raised=True),
     _S("data-fields", "user_data_error", _R, TYPED - 5,
@@ -89,9 +91,9 @@ TABLE: tuple[Signature, ...] = (
        "AssertionError: One or both of the .idx and .bin files cannot be found at the path prefix /data/pile_document",
        "RuntimeError: the operator aten/fft does not exist", raised=True),
     _S("object-missing", "user_data_missing", _R, TYPED + 4,
-       r"NoSuch(?:Key|Bucket|Object)\b|NotFound: 404|\w*(?:Error|Exception)\b.{0,80}(?:\(404\)|\(NoSuch\w{3,8}\)|"
+       r"NoSuch(?:Key|Bucket|Object)\b|NotFound: 404|(?:(?:Remote)?Entry|Revision)NotFoundError: 404|\w*(?:Error|Exception)\b.{0,80}(?:\(404\)|\(NoSuch\w{3,8}\)|"
        r"No such object)",
-       "botocore, google api_core: an object store's 404",
+       "botocore, google api_core, huggingface_hub errors.py: a store's 404",
        "ClientError: An error occurred (404) when calling the HeadObject operation: Not Found",
        "ClientError: An error occurred (403) when calling the HeadObject operation: Forbidden", raised=True),
     _S("data-format", "user_data_error", _R, TYPED + 1,
@@ -127,6 +129,11 @@ TABLE: tuple[Signature, ...] = (
        "google auth exceptions.py, api_core; botocore; azure core; huggingface_hub; wandb",
        "google.auth.exceptions.DefaultCredentialsError: Your default credentials were not found.",
        "TokenizerError: token 12 not found", raised=True),
+    _S("auth-access", "user_auth", _R, TYPED + 6,
+       r"CommError: .{0,200}(?:[Pp]ermission|40[13])|HttpError: .{0,400}(?:does not have storage\.|, 40[13]$)",
+       "wandb sdk/internal/internal_api.py: a service's own error type also stands for a refusal; gcsfs retry.py",
+       "wandb.errors.CommError: It appears that you do not have permission to access the requested resource.",
+       "wandb.errors.CommError: Run initialization has timed out after 90.0 sec.", raised=True),
     _S("auth", "user_auth", _R, TYPED + 5,
        r"(?:GatedRepoError|RepositoryNotFoundError|AuthenticationError|NoCredentialsError|UnauthorizedError|"
        r"AccessDenied)\b|"
@@ -153,14 +160,16 @@ TABLE: tuple[Signature, ...] = (
        r"(?:TooManyRequests|DeadlineExceeded|\w{0,16}(?:Connect|Read)TimeoutError|ConnectionClosedError|HTTPClientError|"
        r"Service(?:Response|Request)\w{0,7}Error|ClientConnector\w{0,12}Error|ClientPayloadError|RemoteDisconnected|"
        r"RemoteProtocolError|ConnectError|ResponseNotReady|RetryError|ProtocolError|ProxyError|SSLError|MaxRetryError|"
-       r"NewConnectionError|ServerSelectionTimeoutError|AutoReconnect)\b|"
+       r"NewConnectionError|ServerSelectionTimeoutError|AutoReconnect|InternalServerError|API(?:Connection|Timeout)Error|"
+       r"RateLimitError)\b|HttpError: .{0,200}, (?:429|50\d)$|"
+       r"RuntimeError: Data processing error: .{0,200}(?:Request failed after \d|server error|error sending request)|"
        r"\w*ConnectionError: Error \d{1,3} connecting to|RestException: INTERNAL_ERROR|"
        r"OperationalError\b.{0,200}(?:[Cc]ould not connect|[Cc]onnection refused|server closed the connection)|"
        r"\w*(?:Error|Exception)\b.{0,120}(?:\((?:InternalError|RequestTimeout|ServiceUnavailable|Throttling\w{0,9}|"
        r"50[0234])\)|StatusCode\.UNAVAILABLE|Remote end closed connection|Failed to establish a new connection)|"
        r"\w*(?:Error|Exception)\b.{0,300}Max retries exceeded with url",
        "botocore exceptions.py, google api_core, aiohttp, httpx, http.client, azure core, tenacity, grpc; pymongo, "
-       "redis, mlflow, psycopg",
+       "redis, mlflow, psycopg; openai, gcsfs; hf_xet",
        "botocore.exceptions.ClientError: An error occurred (InternalError) when calling the PutObject operation",
        "ClientError: An error occurred (NoSuchKey) when calling the GetObject operation", raised=True),
     _S("auth-tool", "user_auth", _R, TYPED + 5,

@@ -32,7 +32,7 @@ TABLE: tuple[Signature, ...] = (
        r"scratch/local|localscratch|dev/(?!shm))|No usable temporary directory found in|"
        r"(?:write|open|mkdir|copy|creat\w{1,3}|writing) ['\"`]?/(?:tmp|var|root|run|local\w*|nvme\w*)/\S{0,200}: "
        r".{0,20}"
-       r"no space left on device",
+       r"no space left on device|failed to (?:register|extract) layer.{0,400}[Nn]o space left on device",
        "errno ENOSPC with a path that every node has of its own",
        "OSError: [Errno 28] No space left on device: '/tmp/torchinductor_u/tmpab12.so'",
        "OSError: [Errno 28] No space left on device: '/shared/ckpt/step-100/model.pt'"),
@@ -52,9 +52,9 @@ TABLE: tuple[Signature, ...] = (
        "errno ESTALE, EREMOTEIO", "OSError: [Errno 116] Stale file handle: '/shared/cache/indices.arrow'",
        "dropping 116 stale entries"),
     _S("mount-lost", "fs_mount_lost", _R, SPECIFIC,
-       r"\[Errno (?:5|30|107)\]|Input/output error|Transport endpoint is not connected|\(os error (?:5|30|107)\)|"
+       r"\[Errno (?:5|30|107)\]|\[Errno 19\] No such device: '/|Input/output error|Transport endpoint is not connected|\(os error (?:5|30|107)\)|"
        r"\[Errno 103\] [\w ]{1,60}: '/",
-       "errno EIO, EROFS, ENOTCONN; ECONNABORTED of a FUSE file system",
+       "errno EIO, EROFS, ENOTCONN; ECONNABORTED, ENODEV of a FUSE file system",
        "OSError: [Errno 5] Input/output error: '/nvme/cache/shard-8.bin'",
        "OSError: [Errno 50] Network is down"),
     _S("evicted", "fs_hang", _R, SPECIFIC,
@@ -70,7 +70,7 @@ TABLE: tuple[Signature, ...] = (
        "errno EMFILE, ENFILE, EAGAIN from fork; libgomp", "OSError: [Errno 24] Too many open files: '/data/a/0001.npz'",
        "open files limit: 1048576"),
     _S("host-memory", "host_oom", _R, SPECIFIC,
-       r"(?:can't allocate|not enough) memory: you tried to allocate|\[Errno 12\]|std::bad_alloc|"
+       r"(?:can't allocate|not enough) memory: you tried to allocate|\[Errno 12\]|std::bad_alloc(?!: (?:cuda|out_of_memory: CUDA))|"
        r"Unable to allocate .{1,40} for an array|ArrowMemoryError|memory allocation of \d+ bytes failed",
        "torch CPUAllocator; errno ENOMEM; numpy; Rust alloc",
        "RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to allocate 8589934592 bytes.",
