@@ -78,6 +78,9 @@ TABLE: tuple[Pattern, ...] = (
             r"(?:RmInitAdapter|rm_init_adapter) failed", "open-gpu-kernel-modules osinit.c RmInitAdapter, nv.c",
             "NVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x62:0xffff:2351)",
             "NVRM: GPU 0000:3b:00.0: RmInitAdapter succeeded after a reset"),
+    Pattern(Kind.LOST, "gpu_lost", r"amdgpu (?P<bus>[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.\d): (?:amdgpu: )?"
+            r"device lost from bus", "linux drivers/gpu/drm/amd/amdgpu/amdgpu_device.c",
+            "amdgpu 0000:c3:00.0: amdgpu: device lost from bus!", "amdgpu 0000:c3:00.0: amdgpu: GPU reset begin!"),
     Pattern(Kind.SWITCH, "gpu_nvlink",
             r"nvidia-nvswitch\d{1,3}: SXid \(PCI:(?P<bus>[0-9a-fA-F:.]{5,20})\): (?P<code>\d{5}), Fatal\b",
             "NVIDIA Fabric Manager User Guide, NVSwitch errors",

@@ -57,7 +57,7 @@ TABLE: tuple[Signature, ...] = (
        r"OutOfMemoryError: Allocation on device|RESOURCE_EXHAUSTED: (?:Out of memory|Failed to allocate)|"
        r"OOM when allocating tensor|OutOfMemoryError: Out of memory allocating|"
        r"(?:cuBLAS Error|INTERNAL): the (?:library was not initialized|resource allocation failed)|"
-       r"No available memory for the cache blocks",
+       r"No available memory for the cache blocks|Ran out of memory in memory space hbm",
        "torch CUDACachingAllocator.cpp, CUDAException.h; XLA, tensorflow, cupy; cublasGetStatusString; vllm",
        "RuntimeError: CUDA out of memory. Tried to allocate 2.44 GiB (GPU 3; 79.21 GiB total capacity)",
        "step 1000 loss 1.21 (retrying after CUDA out of memory: micro-batch 8 -> 4)"),
@@ -66,7 +66,8 @@ TABLE: tuple[Signature, ...] = (
        "tensorflow.python.framework.errors_impl.ResourceExhaustedError: Graph execution error:",
        "RuntimeError: the iterator is exhausted", raised=True),
     _S("cuda-oom-driver", "cuda_oom", _R, SPECIFIC,
-       r"(?:CUDA|HIP) (?:driver )?error: out of memory|bad_alloc: (?:cudaError|out_of_memory: CUDA)|Cuda failure (?:\d+ )?'out of memory'|Failed to CUDA (?:calloc|malloc)|"
+       r"(?:CUDA|HIP) (?:driver )?error: out of memory|bad_alloc: (?:cudaError|out_of_memory: CUDA)|"
+       r"Cuda failure (?:\d+ )?'out of memory'|Failed to CUDA (?:calloc|malloc)|"
        r"CUDA_ERROR_OUT_OF_MEMORY|Error 2: out of memory",
        "c10 CUDAException.cpp: the driver itself refused; nccl checks.h, alloc.h",
        "RuntimeError: CUDA error: out of memory", "RuntimeError: CUDA out of memory. Tried to allocate 2.44 GiB"),
@@ -87,8 +88,9 @@ TABLE: tuple[Signature, ...] = (
        "ValueError: Free memory on device (3.22/79.1 GiB) on startup is less than desired GPU memory utilization (0.9)",
        "Free memory on device cuda:0: 71.2 GiB, GPU memory utilization 0.9"),
     _S("ecc", "gpu_ecc", _R, HARDWARE,
-       r"uncorrectable ECC error|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE",
-       "CUDA runtime error 214", "RuntimeError: CUDA error: uncorrectable ECC error encountered",
+       r"uncorrectable ECC error|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE|"
+       r" [1-9]\d* uncorrectable hardware errors detected in",
+       "CUDA runtime error 214; amdgpu_ras.c", "RuntimeError: CUDA error: uncorrectable ECC error encountered",
        "ECC errors: 0 uncorrectable, 3 corrected"),
     _S("gpu-lost", "gpu_lost", _R, HARDWARE,
        r"GPU is lost|fallen off the bus|GPU_IS_LOST|Unable to determine the device handle for [Gg][Pp][Uu]",
@@ -134,7 +136,7 @@ TABLE: tuple[Signature, ...] = (
        r"nvidia-container-cli: (?:initialization|device) error|is only supported with GPUs, no GPUs found|"
        r"couldn't communicate with the NVIDIA driver|could not select device driver .{0,20}with capabilities: \[\[gpu|"
        r"You requested gpu: |No supported gpu backend found|^No devices were found$|"
-       r"Unable to initialize backend 'cuda'|"
+       r"Unable to initialize backend '(?:cuda|rocm|tpu)'|TPU initialization failed: |"
        r"deserialize object on (?:a CUDA device but torch|CUDA device \d+ but torch)",
        "CUDA runtime errors 46, 100, 101, 802, 999; torch cuda/__init__.py; nvidia-smi, lightning, jax",
        "RuntimeError: No CUDA GPUs are available",
@@ -146,13 +148,14 @@ TABLE: tuple[Signature, ...] = (
        "cudaGetDeviceCount() returned 8"),
     _S("driver-old", "env_library_mismatch", _R, SPECIFIC,
        r"CUDA driver version is insufficient|driver on your system is too old|no kernel image is available|"
+       r"kernel image is invalid|"
        r"forward compatibility was attempted|provided PTX was compiled with an unsupported toolchain|"
        r"compiled with different CUDA|Torch not compiled with CUDA enabled|unsupported display driver|"
        r"is not compatible with the current PyTorch installation|CUDA_ERROR_(?:NO_BINARY_FOR_GPU|UNSUPPORTED_PTX)|"
        r"cuDNN version incompatibility|"
        r"CU(?:DNN|BLAS)_STATUS_(?:SUBLIBRARY_)?VERSION_MISMATCH|"
        r"mismatches the version that was used to compile",
-       "CUDA runtime errors 35, 209, 222, 804; torch backends/cudnn, cpp_extension.py",
+       "CUDA runtime errors 35, 200, 209, 222, 804; torch backends/cudnn, cpp_extension.py",
        "RuntimeError: CUDA error: no kernel image is available for execution on the device",
        "CUDA driver version 12.4, runtime version 12.4"),
     _S("cudnn-loaded", "env_library_mismatch", _R, GENERIC + 5,

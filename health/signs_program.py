@@ -22,11 +22,6 @@ START = (
        r"DeepSpeedConfigError",
        "Python argparse.py, click exceptions.py, hydra, fire; DeepSpeed config.py, Megatron arguments.py",
        "train.py: error: unrecognized arguments: --local-rank=0", "train.py: error: could not reach the server"),
-    _S("usage-frames", "user_args", _R, GENERIC + 5,
-       r"arguments\.py\", line \d+, in (?:validate_args|_check_arg_is_not_none)\b",
-       "Megatron-LM training/arguments.py: what is asserted there is the command line's",
-       '  File "/w/megatron/training/arguments.py", line 352, in validate_args',
-       '  File "/w/megatron/training/arguments.py", line 40, in parse_args'),
     _S("no-script", "user_args", _R, SPECIFIC,
        r"can't open file '.{1,400}': \[Errno \d+\]|can't find '__main__' module in", "Python Modules/main.c",
        "python: can't open file '/tmp/train.py': [Errno 2] No such file or directory",
@@ -55,9 +50,11 @@ START = (
        r"operator \w{1,40}::\w{1,40} does not exist|this version of jax requires version|"
        r"newer than and incompatible with|compiled against ABI version|only supports \w{3,12} GPUs or newer|"
        r"is required for a normal functioning of this module, but found|CUDAMismatchException|"
-       r"unsatisfied condition: (?:cuda|driver|arch)|"
+       r"unsatisfied condition: (?:cuda|driver|arch)|Unable to load any of \{lib|Cannot load symbol cudnn|"
+       r"(?:Error|Exception): .{0,80}CUDA_HOME (?:environment variable is not set|does not exist)|"
        r"\w*VersionConflict: |ptxas fatal {1,4}: Value 'sm_",
-       "glibc ld.so", "ImportError: libtorch_cuda.so: undefined symbol: ncclCommRegister",
+       "glibc ld.so; NVIDIA's libraries; torch cpp_extension.py", "ImportError: libtorch_cuda.so: undefined symbol: "
+       "ncclCommRegister",
        "nm: 3 symbols undefined, as expected"),
 )
 
@@ -79,16 +76,17 @@ CHECKPOINT = (
        r"Missing key in checkpoint state_dict: |Can't find a valid checkpoint at|"
        r"is not a distributed checkpoint|[Nn]o structure could be identified for the checkpoint at|"
        r"no file named .{1,300} found in directory \S{0,300}checkpoint-\d|zero checkpoints paths are missing|"
-       r"No such file or directory: '.{0,300}(?:/\.metadata|\.distcp|mp_rank_\d\d\w*(?:/\w{1,40}\.pt)?|"
+       r"No such file or directory: '.{0,300}(?:/\.metadata|\.distcp|mp_rank_\d\d\w*(?:\.pt|/\w{1,40}\.pt)?|"
        r"iter_\d{4,12}/\w{1,40}\.(?:pt|json)|"
        r"_optim_states\.pt|"
        r"latest_checkpointed_iteration\.txt|\.safetensors\.index\.json|model-\d{5}-of-\d{5}\.(?:bin|safetensors)|"
        r"checkpoint-\d+/(?:trainer_state\.json|optimizer\.pt|scheduler\.pt|rng_state\w{0,8}\.pth))'",
-       "torch distributed/checkpoint; DeepSpeed; Megatron; transformers trainer.py; orbax", "AssertionError: metadata is None",
+       "torch distributed/checkpoint; DeepSpeed; Megatron; transformers trainer.py; orbax", "AssertionError: "
+       "metadata is None",
        "FileNotFoundError: [Errno 2] No such file or directory: '/data/train.arrow'"),
     _S("nan", "nan_loss", _R, SPECIFIC - 5,
        r"(?:Error|Exception|Interrupt)\w{0,20}: .{0,200}(?:[Ff]ound (?:NaN|Inf|nan|inf)|[Dd]etected (?:nan|NaN|inf)|"
-       r"variables are nan|infinite or NaN|[Ll]oss .{0,40}(?:is|was|"
+       r"variables are nan|infinite or NaN|(?:[Ll]oss|[Nn]orm) .{0,40}(?:is|was|"
        r"became|returned) (?:nan|NaN|inf)|"
        r"NaN (?:loss|detected|or Inf)|[Nn]on-?finite|"
        r"(?:not|never) (?:all )?finite|contains? (?:a )?(?:NaN|nan|Inf|inf)|NaN/Inf|"

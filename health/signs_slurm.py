@@ -91,17 +91,19 @@ TABLE: tuple[Signature, ...] = (
        "srun: error: Task launch for StepId=99.0 failed on node n7: Job prolog failed"),
     _S("image-service", "external_service", _R, SPECIFIC,
        r"\[ERROR\] URL https://\S{1,300} returned error code: (?:429|50[0234])|"
-       r"(?:[Ff]ailed to pull image|Error response from daemon:).{0,600}(?:50[0234] |toomanyrequests|TLS handshake timeout|"
+       r"(?:[Ff]ailed to pull image|Error response from daemon:).{0,600}(?:\b50[0234] |toomanyrequests|"
+       r"TLS handshake timeout|"
        r"i/o timeout)",
        "enroot docker.sh, common.sh; kubelet; dockerd: a registry",
        "slurmstepd: error: pyxis:     [ERROR] URL https://r.example/v2/a/manifests/1 returned error code: 503",
        "slurmstepd: error: pyxis:     [ERROR] URL https://r.example/v2/a/manifests/1 returned error code: 404"),
     _S("image-refused", "user_auth", _R, SPECIFIC,
        r"\[ERROR\] URL https://\S{1,300} returned error code: 40[13]\b|"
-       r"(?:[Ff]ailed to pull image|Error response from daemon:).{0,600}(?:unauthorized|40[13] |access denied|"
+       r"(?:[Ff]ailed to pull image|Error response from daemon:).{0,600}(?:unauthorized|\b40[13] |access denied|"
        r"authentication required)",
        "enroot docker.sh, common.sh; kubelet; dockerd: a registry",
-       "slurmstepd: error: pyxis:     [ERROR] URL https://r.example/v2/a/manifests/1 returned error code: 401 Unauthorized",
+       "slurmstepd: error: pyxis:     [ERROR] URL https://r.example/v2/a/manifests/1 returned error code: 401 "
+       "Unauthorized",
        "docker: Error response from daemon: No such image: a:1"),
     _S("srun-job-over", "killed_unknown", _R, FAINT,
        r"srun: error: Unable to (?:create step for job|confirm allocation for job) \d+: (?:Job/step already|"

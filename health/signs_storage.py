@@ -52,7 +52,8 @@ TABLE: tuple[Signature, ...] = (
        "errno ESTALE, EREMOTEIO", "OSError: [Errno 116] Stale file handle: '/shared/cache/indices.arrow'",
        "dropping 116 stale entries"),
     _S("mount-lost", "fs_mount_lost", _R, SPECIFIC,
-       r"\[Errno (?:5|30|107)\]|\[Errno 19\] No such device: '/|Input/output error|Transport endpoint is not connected|\(os error (?:5|30|107)\)|"
+       r"\[Errno (?:5|30|107)\]|\[Errno 19\] No such device: '/|Input/output error|"
+       r"Transport endpoint is not connected|\(os error (?:5|30|107)\)|"
        r"\[Errno 103\] [\w ]{1,60}: '/",
        "errno EIO, EROFS, ENOTCONN; ECONNABORTED, ENODEV of a FUSE file system",
        "OSError: [Errno 5] Input/output error: '/nvme/cache/shard-8.bin'",
@@ -70,7 +71,8 @@ TABLE: tuple[Signature, ...] = (
        "errno EMFILE, ENFILE, EAGAIN from fork; libgomp", "OSError: [Errno 24] Too many open files: '/data/a/0001.npz'",
        "open files limit: 1048576"),
     _S("host-memory", "host_oom", _R, SPECIFIC,
-       r"(?:can't allocate|not enough) memory: you tried to allocate|\[Errno 12\]|std::bad_alloc(?!: (?:cuda|out_of_memory: CUDA))|"
+       r"(?:can't allocate|not enough) memory: you tried to allocate|\[Errno 12\]|std::bad_alloc(?!: (?:cuda|"
+       r"out_of_memory: CUDA))|"
        r"Unable to allocate .{1,40} for an array|ArrowMemoryError|memory allocation of \d+ bytes failed",
        "torch CPUAllocator; errno ENOMEM; numpy; Rust alloc",
        "RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to allocate 8589934592 bytes.",

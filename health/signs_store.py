@@ -10,8 +10,9 @@ _S = Signature
 # fmt: off
 TABLE: tuple[Signature, ...] = (
     _S("gloo-timeout", "collective_timeout", _R, HANG,
-       r"Timed out waiting \d+ ?ms for (?:recv|send) operation|Application timeout caused pair closure",
-       "gloo unbound_buffer.cc, pair.cc",
+       r"Timed out waiting \d+ ?ms for (?:recv|send) operation|Application timeout caused pair closure|"
+       r"wait execution of the Notify register times out",
+       "gloo unbound_buffer.cc, pair.cc; CANN hccl EI0002",
        "RuntimeError: [gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 8000ms for recv operation to "
        "complete",
        "RuntimeError: [gloo/transport/tcp/pair.cc:537] Connection closed by peer [10.0.3.12]:39077"),
