@@ -57,8 +57,9 @@ TABLE: tuple[Signature, ...] = (
        r"OutOfMemoryError: Allocation on device|RESOURCE_EXHAUSTED: (?:Out of memory|Failed to allocate)|"
        r"OOM when allocating tensor|OutOfMemoryError: Out of memory allocating|"
        r"(?:cuBLAS Error|INTERNAL): the (?:library was not initialized|resource allocation failed)|"
-       r"No available memory for the cache blocks|Ran out of memory in memory space hbm",
-       "torch CUDACachingAllocator.cpp, CUDAException.h; XLA, tensorflow, cupy; cublasGetStatusString; vllm",
+       r"No available memory for the cache blocks|Ran out of memory in memory space hbm|"
+       r"OutOfMemoryError: (?:CUDA|HIP|XPU|NPU) out|increase --mem-fraction-static",
+       "torch CUDACachingAllocator.cpp, CUDAException.h; XLA, tensorflow, cupy; cublasGetStatusString; vllm, sglang",
        "RuntimeError: CUDA out of memory. Tried to allocate 2.44 GiB (GPU 3; 79.21 GiB total capacity)",
        "step 1000 loss 1.21 (retrying after CUDA out of memory: micro-batch 8 -> 4)"),
     _S("cuda-oom-exhausted", "cuda_oom", _R, SPECIFIC,
@@ -125,7 +126,7 @@ TABLE: tuple[Signature, ...] = (
        "CUDA runtime error 702; GSP",
        "RuntimeError: CUDA error: the launch timed out and was terminated", "kernel launch took 3 ms"),
     _S("no-gpu", "gpu_unavailable", _R, HARDWARE - 10,
-       r"No CUDA GPUs are\b|no CUDA-capable device is detected|is/are busy or unavailable|"
+       r"No CUDA GPUs are\b|no CUDA-capable device is detected|are busy or unavailable|"
        r"(?:CUDA error: |Cuda failure (?:\d+ )?'|Error \d{1,4}: )(?:system not yet initialized|initialization error|"
        r"unknown error|"
        r"driver shutting down)|"
@@ -136,9 +137,12 @@ TABLE: tuple[Signature, ...] = (
        r"nvidia-container-cli: (?:initialization|device) error|is only supported with GPUs, no GPUs found|"
        r"couldn't communicate with the NVIDIA driver|could not select device driver .{0,20}with capabilities: \[\[gpu|"
        r"You requested gpu: |No supported gpu backend found|^No devices were found$|"
+       r"MPS client failed to connect|MPS server is not ready|devices unavailable for \S{1,40}/gpu|"
+       r"no healthy devices present|"
        r"Unable to initialize backend '(?:cuda|rocm|tpu)'|TPU initialization failed: |"
        r"deserialize object on (?:a CUDA device but torch|CUDA device \d+ but torch)",
-       "CUDA runtime errors 46, 100, 101, 802, 999; torch cuda/__init__.py; nvidia-smi, lightning, jax",
+       "CUDA runtime errors 46, 100, 101, 802, 805, 999; torch cuda/__init__.py; nvidia-smi, lightning, jax; kubelet "
+       "devicemanager",
        "RuntimeError: No CUDA GPUs are available",
        "CUDA GPUs are available: 8"),
     _S("device-count", "gpu_unavailable", _R, TYPED,

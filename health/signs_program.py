@@ -27,8 +27,9 @@ START = (
        "python: can't open file '/tmp/train.py': [Errno 2] No such file or directory",
        "OSError: can't open data '/tmp/train.bin'"),
     _S("not-executable", "user_permission", _R, SPECIFIC,
-       r"\b(?:sh|bash|line \d+|exec|env|execve\(\)): .{1,200}: Permission denied$",
-       "bash execute_cmd.c, dash; slurmstepd task.c",
+       r"\b(?:sh|bash|line \d+|exec|env|execve\(\)): .{1,200}: Permission denied$|"
+       r"permission denied while trying to connect to the [Dd]ocker",
+       "bash execute_cmd.c, dash; slurmstepd task.c; docker client",
        "/bin/bash: ./train.sh: Permission denied", "bash: warning: setlocale: LC_ALL: cannot change locale"),
     _S("ssh-key", "user_auth", _R, SPECIFIC, r"Permission denied \((?:publickey|password|gssapi)",
        "openssh sshconnect2.c",
@@ -51,6 +52,7 @@ START = (
        r"newer than and incompatible with|compiled against ABI version|only supports \w{3,12} GPUs or newer|"
        r"is required for a normal functioning of this module, but found|CUDAMismatchException|"
        r"unsatisfied condition: (?:cuda|driver|arch)|Unable to load any of \{lib|Cannot load symbol cudnn|"
+       r"MKL_THREADING_LAYER=\w{2,8} is incompatible with|"
        r"(?:Error|Exception): .{0,80}CUDA_HOME (?:environment variable is not set|does not exist)|"
        r"\w*VersionConflict: |ptxas fatal {1,4}: Value 'sm_",
        "glibc ld.so; NVIDIA's libraries; torch cpp_extension.py", "ImportError: libtorch_cuda.so: undefined symbol: "

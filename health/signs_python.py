@@ -157,7 +157,7 @@ TABLE: tuple[Signature, ...] = (
        r"\(503\)|ServerBusy|server is busy|InternalServerError|TooManyRequests|BadGateway|"
        r"Service Unavailable|Max retries exceeded with url|Read timed out|Gateway Time-?out|Too Many Requests|"
        r"couldn't connect to '|operation timed out|urlopen error|"
-       r"reach the server)|"
+       r"reach the server|server can't be reached)|"
        r"(?:ServiceUnavailable|GatewayTimeout|ReadTimeout|ConnectTimeout|EndpointConnectionError|"
        r"LocalEntryNotFoundError|CommError|"
        r"ServerDisconnectedError|"

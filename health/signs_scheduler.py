@@ -65,7 +65,9 @@ TABLE: tuple[Signature, ...] = (
        "docker: Error response from daemon: error while creating mount source path '/mnt/nfs/data': file exists.",
        "mount.nfs: timeout set for Wed Mar 11 02:14:09 2026"),
     _S("disk-pressure", "disk_full_local", _R, HARDWARE,
-       r"low on resource: (?:ephemeral-storage|inodes)|local ephemeral storage usage exceeds|"
+       r"low on resource: (?:ephemeral-storage|inodes)|"
+       r"ephemeral (?:local )?storage usage exceeds|exceeded its local ephemeral storage limit|"
+       r"Usage of EmptyDir volume .{1,80} exceeds the limit|"
        r"node had condition: \[DiskPressure",
        "kubelet eviction manager",
        "The node was low on resource: ephemeral-storage. Threshold quantity: 10Gi, available: 7881Mi.",
