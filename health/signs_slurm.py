@@ -65,7 +65,7 @@ TABLE: tuple[Signature, ...] = (
     _S("srun-launch-node", "node_lost", _R, SPECIFIC,
        _LAUNCH + r"(?:Communication connection failure|Socket timed out|Zero Bytes were|(?:Job )?[Pp]rolog failed|"
        r"Unable to contact|No route to host|Connection (?:refused|timed out)|Invalid job credential|Header lengths|"
-       r"Slurmd could not connect IO)|"
+       r"Slurmd could not connect IO)|Required node not available \(down, drained|"
        r"slurmstepd(?:-\S{1,200})?: error: TaskProlog failed status=",
        "slurm api/step_launch.c, slurm_errno.c, slurmstepd task.c",
        "srun: error: Task launch for StepId=99.0 failed on node n7: Communication connection failure",

@@ -11,8 +11,9 @@ _S = Signature
 TABLE: tuple[Signature, ...] = (
     _S("gloo-timeout", "collective_timeout", _R, HANG,
        r"Timed out waiting \d+ ?ms for (?:recv|send) operation|Application timeout caused pair closure|"
-       r"wait execution of the Notify register times out",
-       "gloo unbound_buffer.cc, pair.cc; CANN hccl EI0002",
+       r"wait execution of the Notify register times out|"
+       r"DeepEP (?:error: .{0,12}timeout|timeout (?:for|check))",
+       "gloo unbound_buffer.cc, pair.cc; CANN hccl EI0002; DeepEP",
        "RuntimeError: [gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 8000ms for recv operation to "
        "complete",
        "RuntimeError: [gloo/transport/tcp/pair.cc:537] Connection closed by peer [10.0.3.12]:39077"),
@@ -77,7 +78,7 @@ TABLE: tuple[Signature, ...] = (
        "[I socket.cpp:764] [c10d] The IPv6 network addresses of (node-x9, 29500) are [::1]:29500",
        beside="store-connect"),
     _S("dns", "dns_failure", _R, SPECIFIC,
-       r"gaierror\b|Temporary failure in name resolution(?!\)\.)|Could not resolve host|getaddrinfo failed|"
+       r"gaierror\b|Temporary failure in name resolution(?!\)\.)|Could not resolve host|getaddrinfo(?:\(\))? failed|"
        r"NameResolutionError",
        "Python socket, glibc gai_strerror, urllib3",
        "socket.gaierror: [Errno -2] Name or service not known",

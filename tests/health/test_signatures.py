@@ -68,7 +68,7 @@ def test_example_and_near_miss(signature: Signature) -> None:
         "[INFO] URL https://r.example/v2/a/manifests/1 returned error code: 503, retrying",
         "Pulling image r.example/a:1, 502 MB",
         "spot instances: ITN handler started",
-        "arguments.py: validate_args passed",
+        "DeepEP timeout: 100 s",
     ],
 )
 def test_more_near_misses(line: str) -> None:
