@@ -31,7 +31,8 @@ START = (
        r"permission denied while trying to connect to the [Dd]ocker",
        "bash execute_cmd.c, dash; slurmstepd task.c; docker client",
        "/bin/bash: ./train.sh: Permission denied", "bash: warning: setlocale: LC_ALL: cannot change locale"),
-    _S("ssh-key", "user_auth", _R, SPECIFIC, r"Permission denied \((?:publickey|password|gssapi)|^Host key verification failed\.",
+    _S("ssh-key", "user_auth", _R, SPECIFIC, r"Permission denied \((?:publickey|password|gssapi)|"
+       r"^Host key verification failed\.",
        "openssh sshconnect2.c",
        "u@node-a2: Permission denied (publickey,password).", "/bin/bash: ./train.sh: Permission denied"),
     _S("no-command", "user_args", _R, SPECIFIC,
