@@ -97,7 +97,9 @@ def settle(ends: Sequence[End], statuses: Sequence[int], said: Reported, beside:
     """
     ranks = [end for end in ends if end.rank != NOBODY]
     _tell_pids(ranks, said)
-    if len(statuses) > 1 or (statuses and not set(said.statuses) & {end.rank for end in ranks}):
+    reported_ranks = set(said.statuses) & {end.rank for end in ranks}
+    agents = len(ranks) > 1 and set(said.locals) & {end.local for end in ranks}  # its line, and no report below
+    if len(statuses) > 1 or (statuses and not (reported_ranks or agents)):
         _given(ranks, statuses)
     else:  # one status is that of the launcher, who knows more of its ranks
         _told(ranks, said)

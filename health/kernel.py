@@ -78,6 +78,9 @@ TABLE: tuple[Pattern, ...] = (
             r"(?:RmInitAdapter|rm_init_adapter) failed", "open-gpu-kernel-modules osinit.c RmInitAdapter, nv.c",
             "NVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x62:0xffff:2351)",
             "NVRM: GPU 0000:3b:00.0: RmInitAdapter succeeded after a reset"),
+    Pattern(Kind.LOST, "gpu_lost", r"amdgpu (?P<bus>[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.\d): (?:amdgpu: )?"
+            r"device lost from bus", "linux drivers/gpu/drm/amd/amdgpu/amdgpu_device.c",
+            "amdgpu 0000:c3:00.0: amdgpu: device lost from bus!", "amdgpu 0000:c3:00.0: amdgpu: GPU reset begin!"),
     Pattern(Kind.SWITCH, "gpu_nvlink",
             r"nvidia-nvswitch\d{1,3}: SXid \(PCI:(?P<bus>[0-9a-fA-F:.]{5,20})\): (?P<code>\d{5}), Fatal\b",
             "NVIDIA Fabric Manager User Guide, NVSwitch errors",
@@ -136,7 +139,7 @@ TABLE: tuple[Pattern, ...] = (
             "linux fs/nfs/inode.c, net/sunrpc/sched.c, fs/ceph/mds_client.c, fs/fuse/dev.c; lustre; the trace of a hung task",
             "nfs_wait_bit_killable+0x11/0x60 [nfs]", " io_schedule+0x46/0x80"),
     Pattern(Kind.LINK, "ib_link_error", r"mlx5_core (?P<bus>[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.\d)"
-            r"(?:.{0,80}\b[Ll]ink (?:DOWN|down)\b|.{0,80}(?:health compromised|Fatal error \d|Port module event\[error\]))",
+            r"(?:.{0,80}\b[Ll]ink (?:DOWN|down)\b|.{0,80}(?:health compromised|Fatal error \d|handling bad device here|Port module event\[error\]))",
             "linux drivers/net/ethernet/mellanox/mlx5/core/en_main.c, events.c, health.c",
             "mlx5_core 0000:5e:00.0 mlx5_2: Port: 1 Link DOWN", "mlx5_core 0000:5e:00.0 ibs2: Link up"),
     Pattern(Kind.LINK, "ib_link_error", r"(?:infiniband )?mlx5_\d{1,3}: .{0,60}(?:port error|async fatal event|"

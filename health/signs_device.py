@@ -55,8 +55,11 @@ TABLE: tuple[Signature, ...] = (
        r"(?:CUDA|HIP|XPU|NPU) out of memory\. Tried|(?:Error|failure '): ?(?:CUDA|HIP) out of memory|"
        r"CU(?:BLAS|DNN|SOLVER|SPARSE)_STATUS_ALLOC_FAILED|CU(?:BLAS|DNN)_STATUS_NOT_INITIALIZED|CUFFT_ALLOC_FAILED|"
        r"OutOfMemoryError: Allocation on device|RESOURCE_EXHAUSTED: (?:Out of memory|Failed to allocate)|"
-       r"OOM when allocating tensor|OutOfMemoryError: Out of memory allocating",
-       "torch CUDACachingAllocator.cpp, CUDAException.h; XLA, tensorflow, cupy",
+       r"OOM when allocating tensor|OutOfMemoryError: Out of memory allocating|"
+       r"(?:cuBLAS Error|INTERNAL): the (?:library was not initialized|resource allocation failed)|"
+       r"No available memory for the cache blocks|Ran out of memory in memory space hbm|"
+       r"OutOfMemoryError: (?:CUDA|HIP|XPU|NPU) out|increase --mem-fraction-static",
+       "torch CUDACachingAllocator.cpp, CUDAException.h; XLA, tensorflow, cupy; cublasGetStatusString; vllm, sglang",
        "RuntimeError: CUDA out of memory. Tried to allocate 2.44 GiB (GPU 3; 79.21 GiB total capacity)",
        "step 1000 loss 1.21 (retrying after CUDA out of memory: micro-batch 8 -> 4)"),
     _S("cuda-oom-exhausted", "cuda_oom", _R, SPECIFIC,
@@ -64,7 +67,8 @@ TABLE: tuple[Signature, ...] = (
        "tensorflow.python.framework.errors_impl.ResourceExhaustedError: Graph execution error:",
        "RuntimeError: the iterator is exhausted", raised=True),
     _S("cuda-oom-driver", "cuda_oom", _R, SPECIFIC,
-       r"(?:CUDA|HIP) error: out of memory|Cuda failure (?:\d+ )?'out of memory'|Failed to CUDA (?:calloc|malloc)|"
+       r"(?:CUDA|HIP) (?:driver )?error: out of memory|bad_alloc: (?:cudaError|out_of_memory: CUDA)|"
+       r"Cuda failure (?:\d+ )?'out of memory'|Failed to CUDA (?:calloc|malloc)|"
        r"CUDA_ERROR_OUT_OF_MEMORY|Error 2: out of memory",
        "c10 CUDAException.cpp: the driver itself refused; nccl checks.h, alloc.h",
        "RuntimeError: CUDA error: out of memory", "RuntimeError: CUDA out of memory. Tried to allocate 2.44 GiB"),
@@ -79,9 +83,15 @@ TABLE: tuple[Signature, ...] = (
        "torch/cuda/__init__.py: refused before this process held anything",
        '  File "/env/site-packages/torch/cuda/__init__.py", line 476, in _lazy_init',
        '  File "/env/site-packages/torch/nn/modules/linear.py", line 125, in forward', beside="cuda-oom-driver"),
+    _S("cuda-oom-share", "cuda_oom_foreign", _R, SPECIFIC + 5,
+       r"Free memory on device .{0,80}on startup is less than desired GPU memory utilization",
+       "vllm gpu_worker.py: others hold it before this process has begun",
+       "ValueError: Free memory on device (3.22/79.1 GiB) on startup is less than desired GPU memory utilization (0.9)",
+       "Free memory on device cuda:0: 71.2 GiB, GPU memory utilization 0.9"),
     _S("ecc", "gpu_ecc", _R, HARDWARE,
-       r"uncorrectable ECC error|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE",
-       "CUDA runtime error 214", "RuntimeError: CUDA error: uncorrectable ECC error encountered",
+       r"uncorrectable ECC error|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE|"
+       r" [1-9]\d* uncorrectable hardware errors detected in",
+       "CUDA runtime error 214; amdgpu_ras.c", "RuntimeError: CUDA error: uncorrectable ECC error encountered",
        "ECC errors: 0 uncorrectable, 3 corrected"),
     _S("gpu-lost", "gpu_lost", _R, HARDWARE,
        r"GPU is lost|fallen off the bus|GPU_IS_LOST|Unable to determine the device handle for [Gg][Pp][Uu]",
@@ -105,8 +115,10 @@ TABLE: tuple[Signature, ...] = (
        r"CU(?:BLAS|DNN|SOLVER|SPARSE)_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR|INVALID_VALUE|MAPPING_ERROR)|"
        r"CUFFT_(?:EXEC_FAILED|INTERNAL_ERROR)|Triton Error \[(?:CUDA|HIP)\]: (?:an illegal|misaligned|unspecified)|"
        r"CUDA_ERROR_(?:ILLEGAL_ADDRESS|ILLEGAL_INSTRUCTION|MISALIGNED_ADDRESS|INVALID_PC|LAUNCH_FAILED)|"
-       r"HSA_STATUS_ERROR_(?:EXCEPTION|MEMORY_FAULT|ILLEGAL_INSTRUCTION)",
-       "CUDA runtime errors 700, 715, 716, 718, 719; cuBLAS, cuDNN, cuFFT status; triton, XLA, ROCm",
+       r"HSA_STATUS_ERROR_(?:EXCEPTION|MEMORY_FAULT|ILLEGAL_INSTRUCTION)|"
+       r"the function failed to launch on the GPU|an access to GPU memory space failed",
+       "CUDA runtime errors 700, 715, 716, 718, 719; cuBLAS (cublasGetStatusString too), cuDNN, cuFFT; triton, XLA, "
+       "ROCm",
        "RuntimeError: CUDA error: an illegal memory access was encountered",
        "CUDA error checks are on: CUDA_LAUNCH_BLOCKING=1"),
     _S("driver-hang", "gpu_driver_hang", _R, HARDWARE - 5,
@@ -114,7 +126,7 @@ TABLE: tuple[Signature, ...] = (
        "CUDA runtime error 702; GSP",
        "RuntimeError: CUDA error: the launch timed out and was terminated", "kernel launch took 3 ms"),
     _S("no-gpu", "gpu_unavailable", _R, HARDWARE - 10,
-       r"No CUDA GPUs are\b|no CUDA-capable device is detected|is/are busy or unavailable|"
+       r"No CUDA GPUs are\b|no CUDA-capable device is detected|are busy or unavailable|"
        r"(?:CUDA error: |Cuda failure (?:\d+ )?'|Error \d{1,4}: )(?:system not yet initialized|initialization error|"
        r"unknown error|"
        r"driver shutting down)|"
@@ -123,11 +135,14 @@ TABLE: tuple[Signature, ...] = (
        r"Error \d{1,4}: OS call failed|CUDA_ERROR_(?:NO_DEVICE|SYSTEM_NOT_READY|NOT_INITIALIZED|DEVICE_UNAVAILABLE)|"
        r"Failed to initialize NVML: (?:Unknown Error|Driver Not Loaded)|"
        r"nvidia-container-cli: (?:initialization|device) error|is only supported with GPUs, no GPUs found|"
-       r"couldn't communicate with the NVIDIA driver|"
+       r"couldn't communicate with the NVIDIA driver|could not select device driver .{0,20}with capabilities: \[\[gpu|"
        r"You requested gpu: |No supported gpu backend found|^No devices were found$|"
-       r"Unable to initialize backend 'cuda'|"
+       r"MPS client failed to connect|MPS server is not ready|devices unavailable for \S{1,40}/gpu|"
+       r"no healthy devices present|"
+       r"Unable to initialize backend '(?:cuda|rocm|tpu)'|TPU initialization failed: |"
        r"deserialize object on (?:a CUDA device but torch|CUDA device \d+ but torch)",
-       "CUDA runtime errors 46, 100, 101, 802, 999; torch cuda/__init__.py; nvidia-smi, lightning, jax",
+       "CUDA runtime errors 46, 100, 101, 802, 805, 999; torch cuda/__init__.py; nvidia-smi, lightning, jax; kubelet "
+       "devicemanager",
        "RuntimeError: No CUDA GPUs are available",
        "CUDA GPUs are available: 8"),
     _S("device-count", "gpu_unavailable", _R, TYPED,
@@ -137,15 +152,20 @@ TABLE: tuple[Signature, ...] = (
        "cudaGetDeviceCount() returned 8"),
     _S("driver-old", "env_library_mismatch", _R, SPECIFIC,
        r"CUDA driver version is insufficient|driver on your system is too old|no kernel image is available|"
+       r"kernel image is invalid|"
        r"forward compatibility was attempted|provided PTX was compiled with an unsupported toolchain|"
        r"compiled with different CUDA|Torch not compiled with CUDA enabled|unsupported display driver|"
        r"is not compatible with the current PyTorch installation|CUDA_ERROR_(?:NO_BINARY_FOR_GPU|UNSUPPORTED_PTX)|"
        r"cuDNN version incompatibility|"
        r"CU(?:DNN|BLAS)_STATUS_(?:SUBLIBRARY_)?VERSION_MISMATCH|"
        r"mismatches the version that was used to compile",
-       "CUDA runtime errors 35, 209, 222, 804; torch backends/cudnn, cpp_extension.py",
+       "CUDA runtime errors 35, 200, 209, 222, 804; torch backends/cudnn, cpp_extension.py",
        "RuntimeError: CUDA error: no kernel image is available for execution on the device",
        "CUDA driver version 12.4, runtime version 12.4"),
+    _S("cudnn-loaded", "env_library_mismatch", _R, GENERIC + 5,
+       r"Loaded runtime CuDNN library: .{0,80}but source was compiled with",
+       "XLA cuda_dnn.cc, tensorflow: an error only for what uses it, so any typed exception says more",
+       "Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.8.0.", "Loaded cuDNN version 90100"),
     _S("nvml-version", "env_library_mismatch", _R, GENERIC - 3, r"[Dd]river/library version mismatch",
        "nvml.h NVML_ERROR_LIB_RM_VERSION_MISMATCH: a monitor does without, CUDA itself says more",
        "Failed to initialize NVML: Driver/library version mismatch", "NVML library version: 550.54"),

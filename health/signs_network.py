@@ -105,7 +105,8 @@ NCCL = (
     _S("nccl-socket-closed", "nccl_remote_error", _V, CRY,
        r"socketProgress\w{0,8}: (?:Connection closed by|Call to )|"
        r"Call to (?:recv|send|connect)\w{0,8} (?:from |to )?.{0,80}(?:failed|returned) ?: ?"
-       r"(?:Connection|Broken|No route|Network|Software)",
+       r"(?:Connection|Broken|No route|Network|Software)|socket(?:Poll|"
+       r"Start)Connect: [Cc]onnect to .{1,80} (?:returned|failed)",
        "nccl misc/socket.cc socketProgressOpt",
        "socketProgressOpt: Call to recv from 10.0.3.17<33759> failed : Connection reset by peer",
        "NCCL INFO Call to recv from 10.0.3.17<33759> completed"),
@@ -165,6 +166,12 @@ CRIES = (
        r"SystemExit|ExecuteUserScriptError)\b",
        "torch elastic errors, multiprocessing spawn.py; Python subprocess; sagemaker-training", "ChildFailedError: ",
        "ChildProcessError: [Errno 10] No child processes", raised=True),
+    _S("engine-report", "", _W, 0,
+       r"\w{1,40}: (?:Engine core initialization failed|EngineCore encountered an issue|"
+       r"WorkerProc initialization failed)",
+       "vllm v1 engine/utils.py, executor: what its process raised stands above",
+       "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
+       "RuntimeError: the engine's core is not initialized", raised=True),
     _S("watchdog-end", "", _W, 0,
        r"Some NCCL operations have failed or timed out|taking the entire process down|"
        r"terminate called (?:after|without)|Process group watchdog thread terminated with exception|"

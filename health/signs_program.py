@@ -27,9 +27,12 @@ START = (
        "python: can't open file '/tmp/train.py': [Errno 2] No such file or directory",
        "OSError: can't open data '/tmp/train.bin'"),
     _S("not-executable", "user_permission", _R, SPECIFIC,
-       r"\b(?:sh|bash|line \d+|exec|env): .{1,200}: Permission denied$", "bash execute_cmd.c, dash",
+       r"\b(?:sh|bash|line \d+|exec|env|execve\(\)): .{1,200}: Permission denied$|"
+       r"permission denied while trying to connect to the [Dd]ocker",
+       "bash execute_cmd.c, dash; slurmstepd task.c; docker client",
        "/bin/bash: ./train.sh: Permission denied", "bash: warning: setlocale: LC_ALL: cannot change locale"),
-    _S("ssh-key", "user_auth", _R, SPECIFIC, r"Permission denied \((?:publickey|password|gssapi)",
+    _S("ssh-key", "user_auth", _R, SPECIFIC, r"Permission denied \((?:publickey|password|gssapi)|"
+       r"^Host key verification failed\.",
        "openssh sshconnect2.c",
        "u@node-a2: Permission denied (publickey,password).", "/bin/bash: ./train.sh: Permission denied"),
     _S("no-command", "user_args", _R, SPECIFIC,
@@ -49,8 +52,12 @@ START = (
        r"operator \w{1,40}::\w{1,40} does not exist|this version of jax requires version|"
        r"newer than and incompatible with|compiled against ABI version|only supports \w{3,12} GPUs or newer|"
        r"is required for a normal functioning of this module, but found|CUDAMismatchException|"
+       r"unsatisfied condition: (?:cuda|driver|arch)|Unable to load any of \{lib|Cannot load symbol cudnn|"
+       r"MKL_THREADING_LAYER=\w{2,8} is incompatible with|"
+       r"(?:Error|Exception): .{0,80}CUDA_HOME (?:environment variable is not set|does not exist)|"
        r"\w*VersionConflict: |ptxas fatal {1,4}: Value 'sm_",
-       "glibc ld.so", "ImportError: libtorch_cuda.so: undefined symbol: ncclCommRegister",
+       "glibc ld.so; NVIDIA's libraries; torch cpp_extension.py", "ImportError: libtorch_cuda.so: undefined symbol: "
+       "ncclCommRegister",
        "nm: 3 symbols undefined, as expected"),
 )
 
@@ -62,27 +69,29 @@ CHECKPOINT = (
        r"MetadataIncompleteBuffer|HeaderTooLarge|HeaderTooSmall|InvalidHeader|Error while deserializing header|"
        r"File is not a zip file|Bad CRC-32 for file|Data loss: .{0,40}(?:sstable|checksum|corrupt)|"
        r"storage has wrong byte size|Invalid magic number; corrupt|InvalidHeaderDeserialization|"
-       r"Unable to load weights from pytorch checkpoint|kMaxSupportedFileFormatVersion",
-       "torch serialization.py, inline_container.cc; Python pickle, zipfile; safetensors",
+       r"Unable to load weights from pytorch checkpoint|kMaxSupportedFileFormatVersion|"
+       r"CRC-32C checksum verification failed|DATA_LOSS: .{0,400}\bOCDBT",
+       "torch serialization.py, inline_container.cc; Python pickle, zipfile; safetensors; tensorstore ocdbt",
        "RuntimeError: unexpected EOF, expected 8 more bytes. The file might be corrupted.",
        "saved header of 8 bytes, archive is complete"),
     _S("ckpt-incomplete", "ckpt_incomplete", _R, SPECIFIC + 3,
        r"metadata is None$|[Cc]heckpoint .{0,200}(?:is not finalized|is incomplete|is not complete)\b|"
        r"Missing key in checkpoint state_dict: |Can't find a valid checkpoint at|"
-       r"is not a distributed checkpoint|"
+       r"is not a distributed checkpoint|[Nn]o structure could be identified for the checkpoint at|"
        r"no file named .{1,300} found in directory \S{0,300}checkpoint-\d|zero checkpoints paths are missing|"
-       r"No such file or directory: '.{0,300}(?:/\.metadata|\.distcp|mp_rank_\d\d\w*(?:/\w{1,40}\.pt)?|"
+       r"No such file or directory: '.{0,300}(?:/\.metadata|\.distcp|mp_rank_\d\d\w*(?:\.pt|/\w{1,40}\.pt)?|"
        r"iter_\d{4,12}/\w{1,40}\.(?:pt|json)|"
        r"_optim_states\.pt|"
        r"latest_checkpointed_iteration\.txt|\.safetensors\.index\.json|model-\d{5}-of-\d{5}\.(?:bin|safetensors)|"
        r"checkpoint-\d+/(?:trainer_state\.json|optimizer\.pt|scheduler\.pt|rng_state\w{0,8}\.pth))'",
-       "torch distributed/checkpoint; DeepSpeed; Megatron; transformers trainer.py", "AssertionError: metadata is None",
+       "torch distributed/checkpoint; DeepSpeed; Megatron; transformers trainer.py; orbax", "AssertionError: "
+       "metadata is None",
        "FileNotFoundError: [Errno 2] No such file or directory: '/data/train.arrow'"),
     _S("nan", "nan_loss", _R, SPECIFIC - 5,
        r"(?:Error|Exception|Interrupt)\w{0,20}: .{0,200}(?:[Ff]ound (?:NaN|Inf|nan|inf)|[Dd]etected (?:nan|NaN|inf)|"
-       r"variables are nan|infinite or NaN|[Ll]oss .{0,40}(?:is|was|"
+       r"variables are nan|infinite or NaN|(?:[Ll]oss|[Nn]orm) .{0,40}(?:is|was|"
        r"became|returned) (?:nan|NaN|inf)|"
-       r"NaN (?:loss|detected|or Inf)|non-?finite|"
+       r"NaN (?:loss|detected|or Inf)|[Nn]on-?finite|"
        r"(?:not|never) (?:all )?finite|contains? (?:a )?(?:NaN|nan|Inf|inf)|NaN/Inf|"
        r"(?:infinite|Inf|inf) or (?:NaN|nan)|"
        r"[Nn]an (?:loss|values?)|[Mm]inimum loss scale|"

@@ -11,14 +11,17 @@ _S = Signature
 TABLE: tuple[Signature, ...] = (
     _S("syntax", "user_syntax", _R, TYPED, r"(?:SyntaxError|IndentationError|TabError)\b", "Python compile",
        "SyntaxError: invalid syntax", "SyntaxWarning: invalid escape sequence", raised=True),
-    _S("import", "user_import", _R, TYPED, r"(?:ModuleNotFoundError|ImportError)\b", "Python import system",
+    _S("import", "user_import", _R, TYPED, r"(?:ModuleNotFoundError|ImportError|PackageNotFoundError)\b",
+       "Python import system, importlib.metadata",
        "ModuleNotFoundError: No module named 'flash_attn'", "ImportWarning: can't resolve package", raised=True),
     _S("interrupt", "user_interrupt", _R, TYPED, r"KeyboardInterrupt\b", "Python SIGINT handler",
        "KeyboardInterrupt", "InterruptedError: [Errno 4] Interrupted system call", raised=True),
     _S("missing",
-       "user_data_missing", _R, TYPED, r"(?:FileNotFoundError|DatasetNotFoundError|NotADirectoryError)\b|NoSuchKey\b|"
+       "user_data_missing", _R, TYPED, r"(?:(?:FileNotFound|DatasetNotFound|DataFilesNotFound|FileNotFoundDatasets|"
+       r"NotADirectory)Error)\b|NoSuchKey\b|"
        r"\w*Error\b.{0,200}(?:\[Errno 2\]|No such file or directory|does not appear to have a file named|"
-       r"Can't load \w{1,20}(?: \w{1,20})? (?:for|of) '|[Ee]rror no file named|"
+       r"Can't load \w{1,20}(?: \w{1,20})? (?:for|of) '|Repo id must .{1,120}: '/|Incorrect path_or_model_id: '/|"
+       r"[Ee]rror no file named|"
        r"is not a valid model identifier|Unable to (?:synchronously )?open file)",
        "errno ENOENT; datasets; S3",
        "FileNotFoundError: [Errno 2] No such file or directory: '/data/train-00017.arrow'",
@@ -47,11 +50,19 @@ TABLE: tuple[Signature, ...] = (
        r"self must be a matrix|"
        r"does(?: not|n't) match the shape|[Ee]xpected size for first|"
        r"[Ss]hapes? .{0,60} (?:do(?:es)? not|don't|must) match|"
-       r"shapes? .{0,60} (?:are|is) (?:not aligned|incompatible))",
-       "torch ATen Linear.cpp (einsum), WrapDimUtils, RNN.cpp; jax lax.py; tensorflow; numpy ufunc",
+       r"shapes? .{0,60} (?:are|is) (?:not aligned|incompatible)|cannot reshape (?:array|tensor) of |"
+       r"set a tensor of shape .{0,200}, this looks incorrect)",
+       "torch ATen Linear.cpp (einsum), WrapDimUtils, RNN.cpp; jax lax.py; tensorflow; numpy ufunc; accelerate "
+       "utils/modeling.py",
        "RuntimeError: einsum(): subscript d has size 128 for operand 1 which does not broadcast with previously seen "
        "size 64",
        "RuntimeError: the broadcast of the settings failed", raised=True),
+    _S("shape-fake", "user_shape", _R, TYPED + 5,
+       r"a and b must have same reduction dim, but got|Attempting to broadcast a dimension of length -?\d+ at",
+       "torch _meta_registrations.py, _refs: shapes of a compiled program; dynamo puts much before them, or a line of "
+       "its own",
+       "a and b must have same reduction dim, but got [8192, 4096] X [5120, 11008].",
+       "the reduction dim of a and b is 4096"),
     _S("data", "user_data_error", _R, TYPED - 5,
        r"(?:KeyError|UnicodeDecodeError|JSONDecodeError|ArrowInvalid|UnidentifiedImageError|BadGzipFile|DataLossError|"
        r"DatasetGenerationError|ParserError)\b|"
@@ -63,8 +74,10 @@ TABLE: tuple[Signature, ...] = (
        r"(?:DatasetGenerationCastError|CastError|LZMAError|ZstdError|InvalidDataError|DECORDError|LibsndfileError|"
        r"NonMatching\w{1,16}Error|ChecksumVerificationError|DecompressionBombError)\b|"
        r"\w*[Ee]rror: (?:Error -\d while decompressing|unpack requires a|line contains NUL)|"
-       r"\w*Error\b.{0,200}(?:[Ss]ample index \d+ is not present|[Cc]hecksum (?:failure|mismatch|did not match))",
-       "Python zlib, lzma, struct, csv; datasets, mosaicml streaming, PyAV, decord, soundfile, Pillow",
+       r"\w*Error\b.{0,200}(?:[Ss]ample index \d+ is not present|[Cc]hecksum (?:failure|mismatch|did not match)|"
+       r"Couldn't deserialize thrift|Corrupt \w{2,8} compressed data)",
+       "Python zlib, lzma, struct, csv; datasets, mosaicml streaming, PyAV, decord, soundfile, Pillow, "
+       "parquet",
        "zlib.error: Error -3 while decompressing data: incorrect header check",
        "IndexError: list index out of range", raised=True),
     _S("data-fields", "user_data_error", _R, TYPED - 5,
@@ -83,9 +96,10 @@ TABLE: tuple[Signature, ...] = (
        "AssertionError: One or both of the .idx and .bin files cannot be found at the path prefix /data/pile_document",
        "RuntimeError: the operator aten/fft does not exist", raised=True),
     _S("object-missing", "user_data_missing", _R, TYPED + 4,
-       r"NoSuch(?:Key|Bucket|Object)\b|NotFound: 404|\w*(?:Error|Exception)\b.{0,80}(?:\(404\)|\(NoSuch\w{3,8}\)|"
+       r"NoSuch(?:Key|Bucket|Object)\b|NotFound: 404|(?:(?:Remote)?Entry|Revision)NotFoundError: 404|\w*(?:Error|"
+       r"Exception)\b.{0,80}(?:\(404\)|\(NoSuch\w{3,8}\)|"
        r"No such object)",
-       "botocore, google api_core: an object store's 404",
+       "botocore, google api_core, huggingface_hub errors.py: a store's 404",
        "ClientError: An error occurred (404) when calling the HeadObject operation: Not Found",
        "ClientError: An error occurred (403) when calling the HeadObject operation: Forbidden", raised=True),
     _S("data-format", "user_data_error", _R, TYPED + 1,
@@ -97,8 +111,9 @@ TABLE: tuple[Signature, ...] = (
        "KeyError: 'label'", raised=True),
     _S("config-error", "user_args", _R, TYPED - 3,
        r"(?:Config(?:Attribute|Key|Type|Value|Composition|Index)\w{0,10}|MissingMandatoryValue|MissingConfigException|"
-       r"InterpolationKeyError|ScannerError|ConfigError|InvalidConfigurationError|UsageError)\b",
-       "omegaconf errors.py, hydra errors.py, PyYAML scanner.py",
+       r"InterpolationKeyError|ScannerError|ParserError: (?:while parsing|expected|did not find)|ConfigError|"
+       r"InvalidConfigurationError|UsageError)\b",
+       "omegaconf errors.py, hydra errors.py, PyYAML scanner.py, parser.py",
        "omegaconf.errors.ConfigAttributeError: Key 'optimzer' is not in struct",
        "KeyError: 'config'", raised=True),
     _S("config-invalid", "user_args", _R, TYPED - 3,
@@ -110,17 +125,24 @@ TABLE: tuple[Signature, ...] = (
     _S("config-mismatch", "user_args", _R, TYPED - 3,
        r"\w*Error\b.{0,200}(?:not equal to micro_batch_per_gpu|world.?size \(\d+\) is not divisible by|"
        r"Unsupported nproc_per_node value|"
-       r"is not divisible by (?:the )?(?:world|data|tensor|pipeline|model).{0,20}size)",
+       r"(?:is not|should be|must be) divisible by (?:the )?(?:world|data|tensor|pipeline|context|expert|model)"
+       r"[\w -]{0,30}size)",
        "DeepSpeed config.py _batch_assertion; Megatron-LM arguments.py validate_args",
        "AssertionError: world size (12) is not divisible by total_model_size (8)",
        "AssertionError: hidden size is not divisible by 3", raised=True),
     _S("auth-login", "user_auth", _R, TYPED + 5,
        r"(?:DefaultCredentialsError|RefreshError|PartialCredentialsError|\w{0,12}TokenLoadError|TokenRetrievalError|"
-       r"LocalTokenNotFoundError|ClientAuthenticationError|Unauthenticated|PermissionDenied)\b|"
+       r"LocalTokenNotFoundError|ClientAuthenticationError|Unauthenticated|PermissionDenied|Forbidden|Unauthorized)\b|"
+       r"ApiException: \(40[13]\)|ValueError: API key must be \d|"
        r"\w*(?:Error|Exception)\b.{0,120}(?:SignatureDoesNotMatch|\(InvalidToken\)|No API key configured)",
-       "google auth exceptions.py, api_core; botocore; azure core; huggingface_hub; wandb",
+       "google auth exceptions.py, api_core; botocore; azure core; huggingface_hub; wandb; OpenAPI clients",
        "google.auth.exceptions.DefaultCredentialsError: Your default credentials were not found.",
        "TokenizerError: token 12 not found", raised=True),
+    _S("auth-access", "user_auth", _R, TYPED + 6,
+       r"CommError: .{0,200}(?:[Pp]ermission|40[13])|HttpError: .{0,400}(?:does not have storage\.|, 40[13]$)",
+       "wandb sdk/internal/internal_api.py: a service's own error type also stands for a refusal; gcsfs retry.py",
+       "wandb.errors.CommError: It appears that you do not have permission to access the requested resource.",
+       "wandb.errors.CommError: Run initialization has timed out after 90.0 sec.", raised=True),
     _S("auth", "user_auth", _R, TYPED + 5,
        r"(?:GatedRepoError|RepositoryNotFoundError|AuthenticationError|NoCredentialsError|UnauthorizedError|"
        r"AccessDenied)\b|"
@@ -135,7 +157,7 @@ TABLE: tuple[Signature, ...] = (
        r"\(503\)|ServerBusy|server is busy|InternalServerError|TooManyRequests|BadGateway|"
        r"Service Unavailable|Max retries exceeded with url|Read timed out|Gateway Time-?out|Too Many Requests|"
        r"couldn't connect to '|operation timed out|urlopen error|"
-       r"reach the server)|"
+       r"reach the server|server can't be reached)|"
        r"(?:ServiceUnavailable|GatewayTimeout|ReadTimeout|ConnectTimeout|EndpointConnectionError|"
        r"LocalEntryNotFoundError|CommError|"
        r"ServerDisconnectedError|"
@@ -144,17 +166,23 @@ TABLE: tuple[Signature, ...] = (
        "HTTPError: 503 Server Error: Service Unavailable for url: https://hub.example/api",
        "HTTPError: 401 Client Error: x", raised=True),
     _S("service-client", "external_service", _R, TYPED + 5,
-       r"(?:TooManyRequests|DeadlineExceeded|\w{0,16}(?:Connect|Read)TimeoutError|ConnectionClosedError|HTTPClientError|"
+       r"(?:TooManyRequests|DeadlineExceeded|\w{0,16}(?:Connect|Read)TimeoutError|ConnectionClosedError|"
+       r"HTTPClientError|"
        r"Service(?:Response|Request)\w{0,7}Error|ClientConnector\w{0,12}Error|ClientPayloadError|RemoteDisconnected|"
        r"RemoteProtocolError|ConnectError|ResponseNotReady|RetryError|ProtocolError|ProxyError|SSLError|MaxRetryError|"
-       r"NewConnectionError|ServerSelectionTimeoutError|AutoReconnect)\b|"
+       r"NewConnectionError|ServerSelectionTimeoutError|AutoReconnect|InternalServerError|API(?:Connection|"
+       r"Timeout)Error|"
+       r"RateLimitError|FileDownloadError)\b|ApiException: \(5\d\d\)|"
+       r"OSError: Consistency check failed: file should be of|HttpError: .{0,200}, (?:429|50\d)$|"
+       r"RuntimeError: Data processing error: .{0,200}(?:Request failed after \d|server error|error sending request)|"
        r"\w*ConnectionError: Error \d{1,3} connecting to|RestException: INTERNAL_ERROR|"
        r"OperationalError\b.{0,200}(?:[Cc]ould not connect|[Cc]onnection refused|server closed the connection)|"
        r"\w*(?:Error|Exception)\b.{0,120}(?:\((?:InternalError|RequestTimeout|ServiceUnavailable|Throttling\w{0,9}|"
        r"50[0234])\)|StatusCode\.UNAVAILABLE|Remote end closed connection|Failed to establish a new connection)|"
        r"\w*(?:Error|Exception)\b.{0,300}Max retries exceeded with url",
        "botocore exceptions.py, google api_core, aiohttp, httpx, http.client, azure core, tenacity, grpc; pymongo, "
-       "redis, mlflow, psycopg",
+       "redis, mlflow, psycopg; openai, gcsfs; hf_xet; "
+       "huggingface_hub file_download.py; modelscope",
        "botocore.exceptions.ClientError: An error occurred (InternalError) when calling the PutObject operation",
        "ClientError: An error occurred (NoSuchKey) when calling the GetObject operation", raised=True),
     _S("auth-tool", "user_auth", _R, TYPED + 5,

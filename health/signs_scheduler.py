@@ -13,9 +13,10 @@ TABLE: tuple[Signature, ...] = (
        r"CANCELLED AT \S{1,40} DUE TO PREEMPTION|due to preemption|Preempted in order to admit|"
        r"Handling auto-requeue signal|"
        r"Job has been preempted|Preempted (?:by (?:a )?pod|to accommodate a workload)|"
-       r"TERM_PREEMPT|(?:instance|VM|pod|node|[Jj]ob) (?:has been|was|is being) preempted|"
+       r"TERM_PREEMPT|(?<!if the )(?:instance|VM|pod|node|[Jj]ob) (?:has been|was|is being) preempted|"
        r"(?:[Ss]pot|[Pp]reemption|[Ii]nterruption|[Tt]ermination)\b.{0,30} notice (?:was )?received|"
-       r"[Rr]eceived (?:an? )?(?:[Ss]pot|[Pp]reemption|[Ii]nterruption|[Tt]ermination)\b.{0,30} notice",
+       r"[Rr]eceived (?:an? )?(?:[Ss]pot|[Pp]reemption|[Ii]nterruption|[Tt]ermination)\b.{0,30} notice|"
+       r"Spot ITN received",
        "slurm slurmstepd req.c, srun; submitit; lightning; LSF; kube-scheduler; kueue; notices of clouds",
        "slurmstepd: error: *** STEP 608.0 ON node-a5 CANCELLED AT 2026-03-11T02:06:12 DUE TO PREEMPTION ***",
        "slurmstepd: error: *** STEP 608.0 ON node-a5 CANCELLED AT 2026-03-11T02:06:12 DUE TO TIME LIMIT ***"),
@@ -28,7 +29,7 @@ TABLE: tuple[Signature, ...] = (
     _S("slurm-node", "node_lost", _R, HARDWARE + 5,
        r"CANCELLED AT \S{1,40} DUE TO NODE FAILURE|srun: error: Node failure on|"
        r"marked dead because the detector has missed too many heartbeats|its node has died|NodeDiedError|"
-       r"TaintManagerEviction|[Nn]ode \S{1,200} status is now: NodeNotReady",
+       r"TaintManagerEviction|NodeNotReady .{0,60}node-controller|[Nn]ode \S{1,200} status is now: NodeNotReady",
        "slurm slurmstepd req.c, srun; ray gcs_node_manager.cc; kubernetes node lifecycle",
        "slurmstepd: error: *** JOB 7711 ON node-b1 CANCELLED AT 2026-03-11T15:27:25 DUE TO NODE FAILURE ***",
        "slurmstepd: error: *** STEP 5981.0 ON node-b1 CANCELLED AT 2026-03-11T12:43:25 ***"),
@@ -51,7 +52,7 @@ TABLE: tuple[Signature, ...] = (
        "systemd[1]: Started systemd-oomd.service - Userspace Out-Of-Memory (OOM) Killer."),
     _S("slurm-chdir", "node_mount_missing", _R, HARDWARE - 5,
        r"slurmstepd(?:-\S{1,200})?: error: couldn't chdir to|mount source \S{1,300} doesn't exist|"
-       r"bind source path does not exist|"
+       r"bind source path does not exist|special device \S{1,300} does not exist|"
        r"enroot-mount: failed to mount|MountVolume\.\w{1,30} failed for volume|chdir to cwd .{0,400}no such file|"
        r"FATAL: .{0,200}mount .{0,400}no such file or directory",
        "slurm slurmstepd; dockerd, runc, kubelet, apptainer, enroot",
@@ -64,7 +65,9 @@ TABLE: tuple[Signature, ...] = (
        "docker: Error response from daemon: error while creating mount source path '/mnt/nfs/data': file exists.",
        "mount.nfs: timeout set for Wed Mar 11 02:14:09 2026"),
     _S("disk-pressure", "disk_full_local", _R, HARDWARE,
-       r"low on resource: (?:ephemeral-storage|inodes)|local ephemeral storage usage exceeds|"
+       r"low on resource: (?:ephemeral-storage|inodes)|"
+       r"ephemeral (?:local )?storage usage exceeds|exceeded its local ephemeral storage limit|"
+       r"Usage of EmptyDir volume .{1,80} exceeds the limit|"
        r"node had condition: \[DiskPressure",
        "kubelet eviction manager",
        "The node was low on resource: ephemeral-storage. Threshold quantity: 10Gi, available: 7881Mi.",

@@ -49,6 +49,9 @@ TABLE: tuple[Signature, ...] = (
        "slurm slurmstepd req.c: scontrol requeue, by whomever",
        "slurmstepd: error: *** STEP 1.0 ON node1 CANCELLED AT 2026-11-30T12:33:19 DUE TO JOB REQUEUE ***",
        "slurmstepd: error: *** STEP 1.0 ON node1 CANCELLED AT 2026-11-30T12:33:19 ***"),
+    _S("mpi-daemon-lost", "node_lost", _R, GENERIC,
+       r"(?:ORTE|PRTE) has lost communication with a remote daemon", "Open MPI orte/mca/errmgr, prrte errmgr help text",
+       "ORTE has lost communication with a remote daemon.", "ORTE daemon started on node n7"),
     _S("slurm-unkillable", "node_lost", _R, GENERIC - 1,
        r"STEPD TERMINATED ON \S{1,200} AT \S{1,40} DUE TO JOB NOT (?:ENDING WITH SIGNALS|RUNNING)",
        "slurm slurmstepd step_terminate_monitor.c, UnkillableStepTimeout: the node is drained, too",
@@ -62,13 +65,14 @@ TABLE: tuple[Signature, ...] = (
     _S("srun-launch-node", "node_lost", _R, SPECIFIC,
        _LAUNCH + r"(?:Communication connection failure|Socket timed out|Zero Bytes were|(?:Job )?[Pp]rolog failed|"
        r"Unable to contact|No route to host|Connection (?:refused|timed out)|Invalid job credential|Header lengths|"
-       r"Slurmd could not connect IO)|"
+       r"Slurmd could not connect IO)|Required node not available \(down, drained|"
        r"slurmstepd(?:-\S{1,200})?: error: TaskProlog failed status=",
        "slurm api/step_launch.c, slurm_errno.c, slurmstepd task.c",
        "srun: error: Task launch for StepId=99.0 failed on node n7: Communication connection failure",
        "srun: error: Task launch for StepId=99.0 failed on node n7: Slurmd could not execve job"),
     _S("srun-launch-program", "user_args", _R, SPECIFIC,
-       _LAUNCH + r"Slurmd could not execve|slurmstepd(?:-\S{1,200})?: error: execve\(\): ",
+       _LAUNCH + r"Slurmd could not execve|slurmstepd(?:-\S{1,200})?: error: execve\(\): "
+       r"(?!.{1,300}: Permission denied)",
        "slurm api/step_launch.c, slurm_errno.c, slurmstepd task.c",
        "slurmstepd-node2: error: execve(): /nonexistent: No such file or directory",
        "slurmstepd: error: Failed to send MESSAGE_TASK_EXIT: Connection refused"),
@@ -85,6 +89,22 @@ TABLE: tuple[Signature, ...] = (
        "slurm srun allocate.c, slurm_errno.c",
        "srun: error: Unable to create step for job 77: Socket timed out on send/recv operation",
        "srun: error: Task launch for StepId=99.0 failed on node n7: Job prolog failed"),
+    _S("image-service", "external_service", _R, SPECIFIC,
+       r"\[ERROR\] URL https://\S{1,300} returned error code: (?:429|50[0234])|"
+       r"(?:[Ff]ailed to pull image|Error response from daemon:).{0,600}(?:\b50[0234] |toomanyrequests|"
+       r"TLS handshake timeout|"
+       r"i/o timeout)",
+       "enroot docker.sh, common.sh; kubelet; dockerd: a registry",
+       "slurmstepd: error: pyxis:     [ERROR] URL https://r.example/v2/a/manifests/1 returned error code: 503",
+       "slurmstepd: error: pyxis:     [ERROR] URL https://r.example/v2/a/manifests/1 returned error code: 404"),
+    _S("image-refused", "user_auth", _R, SPECIFIC,
+       r"\[ERROR\] URL https://\S{1,300} returned error code: 40[13]\b|"
+       r"(?:[Ff]ailed to pull image|Error response from daemon:).{0,600}(?:unauthorized|\b40[13] |access denied|"
+       r"authentication required)",
+       "enroot docker.sh, common.sh; kubelet; dockerd: a registry",
+       "slurmstepd: error: pyxis:     [ERROR] URL https://r.example/v2/a/manifests/1 returned error code: 401 "
+       "Unauthorized",
+       "docker: Error response from daemon: No such image: a:1"),
     _S("srun-job-over", "killed_unknown", _R, FAINT,
        r"srun: error: Unable to (?:create step for job|confirm allocation for job) \d+: (?:Job/step already|"
        r"Invalid job id|Job has expired)",

@@ -32,7 +32,7 @@ TABLE: tuple[Signature, ...] = (
        r"scratch/local|localscratch|dev/(?!shm))|No usable temporary directory found in|"
        r"(?:write|open|mkdir|copy|creat\w{1,3}|writing) ['\"`]?/(?:tmp|var|root|run|local\w*|nvme\w*)/\S{0,200}: "
        r".{0,20}"
-       r"no space left on device",
+       r"no space left on device|failed to (?:register|extract) layer.{0,400}[Nn]o space left on device",
        "errno ENOSPC with a path that every node has of its own",
        "OSError: [Errno 28] No space left on device: '/tmp/torchinductor_u/tmpab12.so'",
        "OSError: [Errno 28] No space left on device: '/shared/ckpt/step-100/model.pt'"),
@@ -42,15 +42,20 @@ TABLE: tuple[Signature, ...] = (
        "errno ENOSPC, EDQUOT; torch inline_container.cc",
        "RuntimeError: [enforce fail at inline_container.cc:778] . PytorchStreamWriter failed writing file data/176",
        "disk: 28 GB left of 400 GB"),
+    _S("disk-full-ray", "disk_full_local", _R, SPECIFIC + 2,
+       r"OutOfDiskError\b", "ray exceptions.py: its object store spills to the node's own disk",
+       "ray.exceptions.OutOfDiskError: Local disk is full", "ray.exceptions.OutOfMemoryError: Task was killed",
+       raised=True),
     _S("stale", "fs_transient", _R, SPECIFIC,
        r"\[Errno (?:116|121|70|37)\]|\[Errno (?:110|11)\] [\w ]{1,40}: '|Stale (?:NFS )?file handle|Remote I/O error|"
        r"\(os error 116\)",
        "errno ESTALE, EREMOTEIO", "OSError: [Errno 116] Stale file handle: '/shared/cache/indices.arrow'",
        "dropping 116 stale entries"),
     _S("mount-lost", "fs_mount_lost", _R, SPECIFIC,
-       r"\[Errno (?:5|30|107)\]|Input/output error|Transport endpoint is not connected|\(os error (?:5|30|107)\)|"
+       r"\[Errno (?:5|30|107)\]|\[Errno 19\] No such device: '/|Input/output error|"
+       r"Transport endpoint is not connected|\(os error (?:5|30|107)\)|"
        r"\[Errno 103\] [\w ]{1,60}: '/",
-       "errno EIO, EROFS, ENOTCONN; ECONNABORTED of a FUSE file system",
+       "errno EIO, EROFS, ENOTCONN; ECONNABORTED, ENODEV of a FUSE file system",
        "OSError: [Errno 5] Input/output error: '/nvme/cache/shard-8.bin'",
        "OSError: [Errno 50] Network is down"),
     _S("evicted", "fs_hang", _R, SPECIFIC,
@@ -66,7 +71,8 @@ TABLE: tuple[Signature, ...] = (
        "errno EMFILE, ENFILE, EAGAIN from fork; libgomp", "OSError: [Errno 24] Too many open files: '/data/a/0001.npz'",
        "open files limit: 1048576"),
     _S("host-memory", "host_oom", _R, SPECIFIC,
-       r"(?:can't allocate|not enough) memory: you tried to allocate|\[Errno 12\]|std::bad_alloc|"
+       r"(?:can't allocate|not enough) memory: you tried to allocate|\[Errno 12\]|std::bad_alloc(?!: (?:cuda|"
+       r"out_of_memory: CUDA))|"
        r"Unable to allocate .{1,40} for an array|ArrowMemoryError|memory allocation of \d+ bytes failed",
        "torch CPUAllocator; errno ENOMEM; numpy; Rust alloc",
        "RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to allocate 8589934592 bytes.",
@@ -81,6 +87,13 @@ TABLE: tuple[Signature, ...] = (
        "torch utils/data/dataloader.py _try_get_data: an exception that a worker wrote says more",
        "RuntimeError: DataLoader worker (pid(s) 13218, 13219) exited unexpectedly",
        "DataLoader worker (pid 13218) exited with status 0"),
+    _S("pool-worker-died", "dataloader_killed", _R, TYPED - 10,
+       r"subprocesses has abruptly died during map operation|process pool was terminated abruptly|"
+       r"managed by the executor was unexpectedly terminated",
+       "datasets utils/py_utils.py; Python concurrent/futures/process.py; joblib loky process_executor.py",
+       "RuntimeError: One of the subprocesses has abruptly died during map operation.To debug the error, disable "
+       "multiprocessing.",
+       "RuntimeError: the pool of subprocesses is closed"),
     _S("data-worker-crashed", "segfault", _R, SPECIFIC,
        r"DataLoader worker \(pid(?:\(s\))? [\d, ]+\) is killed by signal: (?:Segmentation|Aborted|Illegal|Floating)",
        "torch DataLoader.cpp", "RuntimeError: DataLoader worker (pid 1) is killed by signal: Segmentation fault. ",

@@ -10,8 +10,10 @@ _S = Signature
 # fmt: off
 TABLE: tuple[Signature, ...] = (
     _S("gloo-timeout", "collective_timeout", _R, HANG,
-       r"Timed out waiting \d+ ?ms for (?:recv|send) operation|Application timeout caused pair closure",
-       "gloo unbound_buffer.cc, pair.cc",
+       r"Timed out waiting \d+ ?ms for (?:recv|send) operation|Application timeout caused pair closure|"
+       r"wait execution of the Notify register times out|"
+       r"DeepEP (?:error: .{0,12}timeout|timeout (?:for|check))",
+       "gloo unbound_buffer.cc, pair.cc; CANN hccl EI0002; DeepEP",
        "RuntimeError: [gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 8000ms for recv operation to "
        "complete",
        "RuntimeError: [gloo/transport/tcp/pair.cc:537] Connection closed by peer [10.0.3.12]:39077"),
@@ -76,7 +78,7 @@ TABLE: tuple[Signature, ...] = (
        "[I socket.cpp:764] [c10d] The IPv6 network addresses of (node-x9, 29500) are [::1]:29500",
        beside="store-connect"),
     _S("dns", "dns_failure", _R, SPECIFIC,
-       r"gaierror\b|Temporary failure in name resolution(?!\)\.)|Could not resolve host|getaddrinfo failed|"
+       r"gaierror\b|Temporary failure in name resolution(?!\)\.)|Could not resolve host|getaddrinfo(?:\(\))? failed|"
        r"NameResolutionError",
        "Python socket, glibc gai_strerror, urllib3",
        "socket.gaierror: [Errno -2] Name or service not known",
@@ -126,6 +128,16 @@ TABLE: tuple[Signature, ...] = (
     _S("jax-wait", "collective_timeout", _R, HANG,
        r"DEADLINE_EXCEEDED: Barrier timed out", "XLA coordination service",
        "DEADLINE_EXCEEDED: Barrier timed out. Id: save_step_100.", "Barrier passed. Id: save_step_100."),
+    _S("xla-rendezvous", "collective_timeout", _R, HANG,
+       r"Termination timeout for .{0,300} of \d+ seconds exceeded", "XLA service/rendezvous.cc",
+       "Termination timeout for `all-reduce.7` of 40 seconds exceeded. Exiting to ensure a consistent program state.",
+       "This thread has been waiting for `all-reduce.7` for 20 seconds and may be stuck."),
+    _S("mpi-peer", "peer_lost", _V, CRY,
+       r"\[btl_tcp_\w{1,20}\.c:\d+:.{1,120} failed: (?:Connection|Broken|No route|Network)",
+       "Open MPI opal/mca/btl/tcp btl_tcp_frag.c, btl_tcp_endpoint.c",
+       "[n1][[27011,1],3][btl_tcp_frag.c:241:mca_btl_tcp_frag_recv] mca_btl_tcp_frag_recv: readv failed: Connection "
+       "reset by peer (104)",
+       "mca: base: components_open: component tcp open function successful"),
     _S("mpi", "env_mpi_leak", _R, SPECIFIC,
        r"OMPI was not built with SLURM|An error occurred in MPI_Init|PMI2?_Init (?:failed|returned|error)|"
        r"PMIX ERROR|Local abort before MPI_INIT|Fatal error in (?:P?MPI_Init|internal_Init)|MPIR_pmi_init|"

@@ -22,6 +22,7 @@ _PREFIX = re.compile(
     | (?![\w.]{0,60}(?:Error|Exception))[a-z][\w.-]{0,62}\d:\             # pdsh: host names end in a number
     | [\w.-]{1,64}\ {0,16}[|│]\ ?                                       # docker compose
     | \|\ (?:ERROR|CRITICAL)\ {1,8}\|\ [\w.<>]{1,80}:[\w<>]{1,80}:\d{1,6}\ -\  # loguru
+    | (?:ERROR|CRITICAL)\ \d\d-\d\d\ \d\d:\d\d:\d\d\ \[[\w./-]{1,80}:\d{1,6}\]\ ?    # vllm
     | (?:-\ [\w.]{1,64}\ )?-\ (?:ERROR|CRITICAL)\ -\                       # logging: with dashes,
     | (?:ERROR|CRITICAL):[\w.]{1,64}:(?=\S)|(?:ERROR|CRITICAL):?\ {1,4}     # basicConfig's, or the level alone
     | \[\d{4}-\d\d-\d\d\ [\d:,.]{8,15}\](?:\[[\w.]{1,64}\]){0,2}\[(?:ERROR|CRITICAL)\]\ -\    # hydra

@@ -59,7 +59,7 @@ def plain(found: Explanation, with_policy: bool) -> dict[str, object]:
         "family": verdict.family,
         "retryable": cls.retryable.startswith("yes") and cls.name == verdict.cls,
         "node_fault": verdict.node_fault,
-        "root_rank": root.rank if root and root.named and root.rank != NOBODY else None,
+        "root_rank": _root_rank(found),
         "root_node": verdict.node if verdict.node not in ("", NOWHERE) else None,
         "root_file": _root_file(found),
         "line": verdict.line or None,
@@ -81,6 +81,14 @@ def plain(found: Explanation, with_policy: bool) -> dict[str, object]:
     if with_policy:
         body["policy"] = _policy(found)
     return body
+
+
+def _root_rank(found: Explanation) -> int | None:
+    """The rank that the verdict names: by its own texts, or because others name one that left none."""
+    root, rank = found.root, found.verdict.rank
+    if root is None:
+        return rank if rank >= 0 else None
+    return root.rank if root.named and root.rank != NOBODY else None
 
 
 def words_of(found: Explanation, with_policy: bool) -> str:

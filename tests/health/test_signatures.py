@@ -59,6 +59,16 @@ def test_example_and_near_miss(signature: Signature) -> None:
         "Error: no file named config.yaml, using the defaults",
         "Preempted requests: 12 (recomputed)",
         "ib_mlx5_log.c: transport retry count is 7",
+        "amdgpu 0000:c3:00.0: amdgpu: socket: 0, die: 0 0 uncorrectable hardware errors detected in umc block",
+        "This can happen if the node was preempted, had a hardware failure, or its raylet crashed unexpectedly.",
+        "[WARNING] CUDA_HOME does not exist, unable to compile CUDA op(s)",
+        "gradient norm was 0.41 and is finite",
+        "using the special device /dev/nvidia3, which does exist",
+        "socketPollConnect: connect to 10.0.3.17<33759> in progress",
+        "[INFO] URL https://r.example/v2/a/manifests/1 returned error code: 503, retrying",
+        "Pulling image r.example/a:1, 502 MB",
+        "spot instances: ITN handler started",
+        "DeepEP timeout: 100 s",
     ],
 )
 def test_more_near_misses(line: str) -> None:

@@ -358,6 +358,16 @@ def test_a_rank_that_fell_silent_while_others_cried_is_the_one(tmp_path: Path, c
     assert (told["class"], told["root_rank"], told["confidence"]) == ("killed_unknown", 1, "guess")
 
 
+def test_a_rank_without_a_text_is_named_where_the_others_name_it(tmp_path: Path, capsys: Capture) -> None:
+    """Not one that is only counted."""
+    line = "[rank{}]: RuntimeError: Rank 1 failed to pass monitoredBarrier in 1800000 ms\n"
+    (tmp_path / "console").write_text(line.format(0) + line.format(2))
+    told = explain(capsys, tmp_path / "console", "--exit", "1")
+    assert (told["class"], told["root_rank"], told["root_file"]) == ("rank_hang", 1, None)
+    (tmp_path / "console").write_text("Traceback (most recent call last):\nTypeError: x\n")
+    assert explain(capsys, tmp_path / "console", "--exit", "1")["root_rank"] is None
+
+
 def test_the_one_cause_among_a_thousand_victims(tmp_path: Path, capsys: Capture) -> None:
     for i in range(1000):
         cry = "RuntimeError: [/gloo/transport/tcp/pair.cc:537] Connection closed by peer [10.0.3.11]:39001"
