@@ -12,6 +12,7 @@ from collections.abc import Collection
 from typing import cast
 
 from . import dcp
+from .dcp_safetensors import of_huggingface
 from .engine import judge_engine
 from .finding import Finding, Question, Torn, Whole
 from .folder import Folder
@@ -45,13 +46,17 @@ class Transformers:
             return False  # Accelerate's, whatever its name
         if any(file in (STATE, ALONE) or re.fullmatch(RANKED, file) for file in files):
             return True
-        return NAME.fullmatch(name) is not None and any(
-            FILE.fullmatch(file)
-            or INDEX.fullmatch(file)
-            or file == "optimizer.pt"
-            or ENGINE.match(file)
-            or FSDP.match(file)
-            for file in files
+        return (
+            NAME.fullmatch(name) is not None
+            and not of_huggingface(files)
+            and any(
+                FILE.fullmatch(file)
+                or INDEX.fullmatch(file)
+                or file == "optimizer.pt"
+                or ENGINE.match(file)
+                or FSDP.match(file)
+                for file in files
+            )
         )
 
     def judge(self, folder: Folder, question: Question) -> Finding:
