@@ -46,17 +46,15 @@ class Transformers:
             return False  # Accelerate's, whatever its name
         if any(file in (STATE, ALONE) or re.fullmatch(RANKED, file) for file in files):
             return True
-        return (
-            NAME.fullmatch(name) is not None
-            and not of_huggingface(files)
-            and any(
-                FILE.fullmatch(file)
-                or INDEX.fullmatch(file)
-                or file == "optimizer.pt"
-                or ENGINE.match(file)
-                or FSDP.match(file)
-                for file in files
-            )
+        if of_huggingface(files):
+            return False
+        return NAME.fullmatch(name) is not None and any(
+            FILE.fullmatch(file)
+            or INDEX.fullmatch(file)
+            or file == "optimizer.pt"
+            or ENGINE.match(file)
+            or FSDP.match(file)
+            for file in files
         )
 
     def judge(self, folder: Folder, question: Question) -> Finding:
