@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from ..health import exit_map, policy, wire
 from ..health.errors import BadEvidence
-from ..health.evidence import Fact, Fault, NodeEvidence, RoundEvidence
+from ..health.evidence import Fact, Fault, NodeEvidence, RankExit, RoundEvidence
 from ..health.exit_map import Action, Mapped
+from ..health.loaded import elsewhere
 from ..health.observed import REENTRY, Early, Reentry
 from ..health.own_signatures import NONE, OwnSignatures
 from ..health.reentry import MOST
@@ -76,7 +77,7 @@ def weigh(ask: Conclude, allowance: Allowance, newest_step: int, now: int) -> Ju
     verdict = verdict if mapped is None else exit_map.reread(verdict, mapped)
     memory = policy.Memory(before.fingerprint, before.step, before.free, before.row, before.backed, before.quick)
     seed = f"{job.launch}/{ask.round}/{verdict.fingerprint}"
-    suspect = _suspect(ask, evidence, verdict, newest_step if newest_step > before.step else -1)
+    suspect, spared = _suspect(ask, evidence, verdict, newest_step if newest_step > before.step else -1)
     tried = tuple(f"{one.name} (round {one.round})" for one in counting(job.suspects))
     facts = policy.Facts(
         newest_step, job.charged, ask.all_started, _lasted_s(ask), seed, suspect.name or suspect.path, tried
@@ -92,7 +93,7 @@ def weigh(ask: Conclude, allowance: Allowance, newest_step: int, now: int) -> Ju
     paid = answer.charge if retry else ""
     charged = job.charged + bool(paid)
     left = _left(paid, receipt, None if allowance.max_restarts is None else allowance.max_restarts - charged)
-    reason = "; ".join((reason, *_last_ones(left, receipt.refunded)))
+    reason = "; ".join((reason, *spared, *_last_ones(left, receipt.refunded)))
     kept, (spent, last, times) = answer.memory, receipt.account
     charge = Charge(
         spent,
@@ -108,8 +109,8 @@ def weigh(ask: Conclude, allowance: Allowance, newest_step: int, now: int) -> Ju
     )
 
 
-def _suspect(ask: Conclude, evidence: RoundEvidence, verdict: Verdict, saved: int) -> ResumePoint:
-    """Return where the round re-entered, if its end speaks against that; a point without a path if not.
+def _suspect(ask: Conclude, evidence: RoundEvidence, verdict: Verdict, saved: int) -> tuple[ResumePoint, list[str]]:
+    """Return where the round re-entered, if its end speaks against that; a point without a path if not, and why not.
 
     That is so when ranks were seen not to go on as before, when they could not load it before any step, and when
     numbers went wrong within their first steps, before they were seen to go on. Who has ``saved`` a newer
@@ -118,7 +119,7 @@ def _suspect(ask: Conclude, evidence: RoundEvidence, verdict: Verdict, saved: in
     found = entry_of(ask.history, ask.round)
     path, name, step = str(found.get("path") or ""), str(found.get("name") or ""), found.get("step")
     if not path or not isinstance(step, int):
-        return ResumePoint()
+        return ResumePoint(), []
     facts = [fact for node in evidence.nodes for fact in node.facts]
     told = [fact for fact in facts if isinstance(fact, Reentry)]
     speaks = any(isinstance(fact, Early) and fact.sign == REENTRY for fact in facts) or any(r.refuted for r in told)
@@ -126,7 +127,18 @@ def _suspect(ask: Conclude, evidence: RoundEvidence, verdict: Verdict, saved: in
         said = max((one.said for one in told), default=-1)
         soon = {"numerical": 0 <= said <= MOST, "checkpoint": said <= 0 and saved <= step}
         speaks = soon.get(verdict.family, False)
-    return ResumePoint(path, step, name=name) if speaks else ResumePoint()
+        if speaks and (other := _read_elsewhere(evidence, verdict, path)):
+            return ResumePoint(), [f"{name or path} is not suspect, as {other}"]
+    return ResumePoint(path, step, name=name) if speaks else ResumePoint(), []
+
+
+def _read_elsewhere(evidence: RoundEvidence, verdict: Verdict, path: str) -> str:
+    """Say why what was torn is something else than the checkpoint at ``path``; '' where nothing says so."""
+    if verdict.family != "checkpoint":
+        return ""
+    facts = (fact for node in evidence.nodes if node.node == verdict.node for fact in node.facts)
+    ends = (fact for fact in facts if isinstance(fact, RankExit) and fact.rank == verdict.rank)
+    return next((why for end in ends if (why := elsewhere(end, verdict.line, path))), "")
 
 
 def _blame(verdict: Verdict, mapped: Mapped | None, evidence: RoundEvidence) -> Blame:

@@ -37,6 +37,16 @@ _COUNTED = tuple(
 _IN_EPOCH = re.compile(r"(?<![a-z])epochs?[=_-]?(\d{1,9})\D+batch(?:es)?[=_-]?(\d{1,9})(?!\d|\.\d)", re.I | re.A)
 _RANK = re.compile(r"(?<![a-z])rank[=_-]?\d+", re.I | re.A)  # which of several files, not when
 _NUMBER = re.compile(r"(?<![\d.])\d+(?![\d.]*\.?\d)", re.A)
+# 100k, 1.5k, 10M. Behind one of these words it is a count for certain; elsewhere 350M, like 7b, is a model's size.
+SHORT = r"\d{1,12}(?:\.\d{1,6})?[kmb](?:(?![a-z\d])|(?=steps?|iters?))"
+_WORD = r"(?:step|iter(?:ation)?|ckpt|checkpoint|chkpt|snapshot|save|update|batche?|epoch|(?<![a-z])ba)s?[=_-]?"
+_UNIT = re.compile(r"\d[kmb]", re.I | re.A)
+_SHORT = re.compile(rf"({_WORD})?(?<![\d.])({SHORT})", re.I | re.A)
+_WIDE = r"(?:ctx|context|seq(?:uence)?|(?:seq[_-]?)?len(?:gth)?|tok(?:en)?s?|vocab|params?|res)"
+_WIDTH = re.compile(  # how wide something is, not when it was saved
+    rf"(?<![a-z]){_WIDE}[=_-]?{SHORT}|(?<![\d.]){SHORT}[=_-]?{_WIDE}(?![a-z])", re.I | re.A
+)
+_ZEROS = {"k": 3, "m": 6}
 _PART = re.compile(
     r"(?<![a-z])(optim(izer)?s?|(lr[_-]?)?sched(uler)?s?|(grad[_-]?)?scaler|rng([_-]?state)?s?)(?![a-z])", re.I
 )
@@ -71,12 +81,32 @@ def candidate(name: str, is_file: bool) -> Candidate | None:
         parts, fraction = date.group(1, 3, 4, 5, 7, 8), date[9] or ""
         return Candidate(name, int("".join(parts) + fraction.ljust(6, "0")), None, bool(found))
     stem = _RANK.sub("", stem)
+    if _UNIT.search(stem):  # few have one
+        stem = _SHORT.sub(_spelled_out, _WIDTH.sub("", stem))
     if within := _IN_EPOCH.search(stem):
         return Candidate(name, int(within[1]) * 10**9 + int(within[2]), None, bool(found))
     numbers = next(filter(None, (counted.findall(stem) for counted in _COUNTED)), None) or _NUMBER.findall(stem)
     if not numbers or len(numbers[-1]) > MOST_DIGITS:
         return Candidate(name, -1, None, bool(found))
     return Candidate(name, int(numbers[-1]), int(numbers[-1]), bool(found))
+
+
+def worth(number: str) -> int | None:
+    """Return what a number in a name counts, as ``100``, ``100k``, ``1.5k``; None for what is no whole one."""
+    if number.isdigit():
+        return int(number[-MOST_DIGITS:])
+    whole, _, part = number[:-1].partition(".")
+    zeros = _ZEROS.get(number[-1].lower(), -1)
+    return None if len(part) > zeros else int(whole + part.ljust(zeros, "0"))
+
+
+def _spelled_out(found: re.Match[str]) -> str:
+    word, number = found[1] or "", found[2]
+    alone = found.span() == (0, len(found.string))
+    if not word and not alone and number[-1].lower() != "k":
+        return ""
+    count = worth(number)
+    return found[0] if count is None else f"{word}{count}"
 
 
 @lru_cache(maxsize=64)

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from .names import TORCH_SAVED, Candidate, is_part
+from .names import SHORT, TORCH_SAVED, Candidate, is_part, worth
 
-_NUMBER = re.compile(
-    r"(?<![a-z])(rank|epoch|ep|step|iter|iteration|batch|ba)(s?[=_-]?)(\d+)|\d+",  # ep2-ba10-rank0.pt is Composer's
+_NUMBER = re.compile(  # ep2-ba10-rank0.pt is Composer's
+    rf"(?<![a-z])(rank|epoch|ep|step|iter|iteration|batch|ba)(s?[=_-]?)({SHORT}|\d+)|{SHORT}|\d+",
     re.I | re.A,
 )
 _RANK = re.compile(r"(.*(?<![a-z])rank[=_-]?)(\d{1,4})(.*)", re.I | re.A)
@@ -64,10 +64,12 @@ def _part(one: Candidate) -> str:
     def without(found: re.Match[str]) -> str:
         if found[1]:
             return found[0] if found[1].lower() == "rank" else f"{found[1]}{found[2]}#"
-        return "#" if int(found[0][-18:]) == one.order else found[0]
+        return "#" if worth(found[0]) == one.order else found[0]
 
     return _NUMBER.sub(without, one.name)
 
 
 def _named(part: str, one: Candidate) -> str:
-    return part.replace("#", re.findall(rf"0*{one.order}", one.name)[0]) if part.count("#") == 1 else part
+    said = [found[3] or found[0] for found in _NUMBER.finditer(one.name)]
+    counts = [number for number in said if worth(number) == one.order]
+    return part.replace("#", counts[0]) if part.count("#") == 1 and counts else part

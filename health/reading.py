@@ -98,7 +98,7 @@ def read(node: str, end: RankExit, own: OwnSignatures = NONE, late: bool = True)
     """
     if end.status == 0:
         return Reading(node, end, "success", Standing.INNOCENT)
-    lines = [*end.tail, *_error_lines(end)][-MAX_LINES:]
+    lines = words_of(end)
     pasted = tuple(sign for sign in signs(lines) if not went_on(lines, sign.index))
     kernels = {sign.index for sign in pasted}  # the kernel's words, not the rank's
     hits = match(lines, own)
@@ -126,10 +126,10 @@ def read(node: str, end: RankExit, own: OwnSignatures = NONE, late: bool = True)
     return told
 
 
-def _error_lines(end: RankExit) -> list[str]:
-    if end.error is None:
-        return []
-    return (end.error.traceback or end.error.message).split("\n")
+def words_of(end: RankExit) -> list[str]:
+    """Return the lines that a rank left: the last ones of its output, then those of its error file."""
+    told = (end.error.traceback or end.error.message).split("\n") if end.error else ()
+    return [*end.tail, *told][-MAX_LINES:]
 
 
 def went_on(lines: Sequence[str], index: int) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 _PREFIX = re.compile(
     r"""\[[\w.:/@\ +-]{1,48}\]:\ ?                                      # [rank0]: [default0]:
@@ -46,7 +47,7 @@ _OF_ERRORS = re.compile(r"\.(?:exc|exceptions?|errors?|errorfactory)\.[A-Z]\w{0,
 _LEVELS = frozenset(
     {"INFO", "WARNING", "WARN", "ERROR", "DEBUG", "CRITICAL", "FATAL", "NOTE", "Error", "Warning", "LustreError"}
 )
-_LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python\d|<frozen |^<string>$")
+LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python\d|<frozen |^<string>$")
 _REPORTED = re.compile(r"( {1,8})traceback ?: Traceback")  # torchrun's report: the rest stands under its label
 _DURING = re.compile(r"During handling of the above exception, another exception occurred")
 _DIGIT = re.compile(r"\d")
@@ -54,6 +55,14 @@ _MAX_LEAD = 256
 _MAX_ESCAPED = 8192
 MOST_SOURCE = 512
 _IGNORED = re.compile(r"Exception ignored in|Error in atexit\._run_exitfuncs|Exception in thread ")
+
+
+class Frame(NamedTuple):
+    """One call of a traceback; ``source`` is its line of code, as far as that is shown."""
+
+    path: str
+    function: str
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +76,7 @@ class Raised:
     source: str = ""  # what stands below that frame: its line, perhaps others' between
     ignored: bool = False  # Python itself said that it went on
     replaced: bool = False  # another exception came while it was handled
+    frames: tuple[Frame, ...] = field(default=(), compare=False)  # the innermost last
 
 
 def strip(line: str) -> str:
@@ -82,6 +92,7 @@ def strip(line: str) -> str:
 def find(lines: Sequence[str]) -> tuple[Raised, ...]:
     """Return the exceptions in the order in which they stand in the text."""
     raised: list[Raised] = []
+    frames: list[Frame] = []
     in_block = ignored = False
     frame = library = lead = source = ""
     for index, line in enumerate(lines):
@@ -89,6 +100,7 @@ def find(lines: Sequence[str]) -> tuple[Raised, ...]:
         if header := _HEADER.search(body):
             ignored = index > 0 and bool(_IGNORED.search(lines[index - 1]))
             in_block, frame, library, source, lead = True, "", "", "", _lead(body, header.start())
+            frames = []
             if escaped := _in_one_line(body[header.start() :], index):
                 raised += escaped
                 in_block = False
@@ -104,13 +116,16 @@ def find(lines: Sequence[str]) -> tuple[Raised, ...]:
                 body = body[len(lead) :]
         if found := _FRAME.match(body):
             where = f"{found[1].rsplit('/', 1)[-1]}:{found[2] or ''}"
-            if not _LIBRARY.search(found[1]):
+            frames.append(Frame(found[1], found[2] or ""))
+            if not LIBRARY.search(found[1]):
                 frame, source = where, ""
             else:
                 library = where
             continue
         named = _RAISED.match(body)
         if not named or named[1] in _LEVELS:
+            if frames and not frames[-1].source:
+                frames[-1] = frames[-1]._replace(source=body.strip()[:MOST_SOURCE])
             if frame and len(source) < MOST_SOURCE:
                 source += f"{body}\n"
             continue
@@ -123,8 +138,10 @@ def find(lines: Sequence[str]) -> tuple[Raised, ...]:
             or _TELLING.search(kind)
             or (dotted and (_TELLING_DOTTED.search(kind) or _OF_ERRORS.search(named[1])))
         ):
-            raised.append(Raised(index, kind, kind + body[named.end(1) :], frame or library, source, ignored))
+            text = kind + body[named.end(1) :]
+            raised.append(Raised(index, kind, text, frame or library, source, ignored, frames=tuple(frames)))
             in_block = ignored = False
+            frames = []
             frame = library = source = ""
     return tuple(raised)
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection
 
 from . import dcp
+from .dcp_safetensors import of_huggingface
 from .engine import judge_engine
 from .finding import Finding, Question, Whole, as_part
 from .folder import Folder
@@ -52,6 +53,7 @@ class Accelerate:
             return False
         return any(OPTIMIZER.fullmatch(file) or FSDP.match(file) for file in files) or (
             NAME.fullmatch(name) is not None
+            and not of_huggingface(files)
             and any(FILE.fullmatch(file) or INDEX.fullmatch(file) or ENGINE.match(file) for file in files)
         )
 

@@ -2,8 +2,9 @@
 
 Ranks write their shards in place; then the coordinator writes ``.metadata.tmp``, fsyncs and renames it
 (torch/distributed/checkpoint/filesystem.py, 2.13), so ``.metadata`` is a commit marker. Every piece that it names is
-what torch.save wrote, with its CRC-32s, at an offset in a shard. With ``use_collectives=False`` each rank R writes a
-``__R.metadata`` of its own instead, for its own shards, and how many ranks there were is recorded nowhere.
+what torch.save wrote, with its CRC-32s, at an offset in a shard, or safetensors (``dcp_safetensors``). With
+``use_collectives=False`` each rank R writes a ``__R.metadata`` of its own instead, for its own shards, and how many
+ranks there were is recorded nowhere.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from functools import partial
 
 from .dcp_cuts import not_covered, other_cut
 from .dcp_metadata import METADATA, Piece, Unread, read_cuts, read_pieces
+from .dcp_safetensors import begin, judge_huggingface, of_huggingface, packed, wrong_in
 from .finding import Finding, Question, Torn, Unknown, Whole
 from .folder import Folder
 from .inert_pickle import NotReadable
@@ -34,24 +36,29 @@ class Dcp:
     unseen = (
         "two shards in each other's place whose pieces have the same offsets and lengths; a step that was saved again "
         "into the same directory and is now half the older, half the newer one; pieces that were transformed on their "
-        "way (compressed, encrypted): their sizes only"
+        "way (compressed, encrypted): their sizes only; numbers changed in place in shards of safetensors"
     )
 
     def claims(self, name: str, files: Collection[str]) -> bool:
         """See Format."""
-        top = (file for file in files if "/" not in file)
-        return any(
-            file in (METADATA, METADATA + ".tmp") or file.endswith(".distcp") or OWN.fullmatch(file) for file in top
-        )
+        return of_huggingface(files) or bool(beside(files))
 
     def judge(self, folder: Folder, question: Question) -> Finding:
         """See Format."""
+        if of_huggingface(folder.files) and not beside(folder.files):
+            return judge_huggingface(folder, question)
         return shards(folder, "", question)
 
 
 def beside(files: Collection[str]) -> set[str]:
     """Return the prefix of shards at the top of another format's folder: a script put them there, and loads them."""
-    return {""} if Dcp().claims("", files) else set()
+    return {""} if any(_own(file) for file in files) else set()
+
+
+def _own(file: str) -> bool:
+    """Say whether a file is of FileSystemWriter's, and not further down."""
+    named = file in (METADATA, METADATA + ".tmp") or file.endswith(".distcp") or OWN.fullmatch(file)
+    return bool(named) and "/" not in file
 
 
 def shards(folder: Folder, prefix: str = "", question: Question | None = None) -> Finding:
@@ -119,7 +126,13 @@ def _judged(folder: Folder, prefix: str, names: list[str], world: int | None, qu
     if lacking := tuple(sorted(need.keys() - folder.files.keys())):
         return Torn(f"{len(lacking)} of {len(need)} shard files are missing, {lacking[0]!a} first", lacking)
     how = f"{METADATA}, and the sizes of the {len(need)} shard files that it names"
-    plain = [piece for piece in pieces if not piece.transformed]
+    headed = packed(pieces)
+    if wrong := first_wrong([partial(wrong_in, folder, prefix + f, held) for f, held in headed.items()], question):
+        return Torn(wrong)
+    starts = {file: held[0].offset for file, held in headed.items()}
+    inside = sum(map(len, headed.values()))
+    how += f", and what the headers in {len(headed)} of them say of {inside} tensors" if headed else ""
+    plain = [piece for piece in pieces if not piece.transformed and piece.offset != starts.get(piece.file)]
     if question.deep and plain:
         bare: list[int] = []
         jobs: list[Job] = [partial(_read, folder, prefix, batch, bare) for batch in _batches(plain)]
@@ -127,8 +140,8 @@ def _judged(folder: Folder, prefix: str, names: list[str], world: int | None, qu
             return Torn(wrong)
         how += f", and CRC-32 of {len(plain) - sum(bare)} pieces in them"
         how += f" (sizes only of {sum(bare)}: without checksums)" if sum(bare) else ""
-    if question.deep and len(plain) < len(pieces):
-        how += f" (sizes only of {len(pieces) - len(plain)}: transformed, not as torch.save wrote them)"
+    if question.deep and (changed := len(pieces) - len(plain) - inside):
+        how += f" (sizes only of {changed}: transformed, not as torch.save wrote them)"
     return Whole(how, world=world)
 
 
@@ -162,6 +175,11 @@ def _read(folder: Folder, prefix: str, batch: list[Piece], bare: list[int], ques
                 archive = StoredZip(fd, piece.offset, piece.length)
                 archive.check(question.give_up)
             except NotWhole as error:
+                if begin(fd, piece.offset):  # a tensor that is alone in its shard
+                    if wrong := wrong_in(folder, path, [piece], question):
+                        return wrong
+                    without += 1
+                    continue
                 return f"{path!a} does not hold {piece.name!a} whole at {piece.offset}: {error}"
             without += not archive.has_checksums
     bare.append(without)

@@ -30,7 +30,7 @@ class Piece:
     place: tuple[int, ...]  # of the part in its tensor; () for what is no tensor
     file: str  # relative to the metadata
     offset: int
-    length: int  # bytes
+    length: int  # bytes; 0 only of an empty tensor in safetensors
     transformed: bool  # by an extension, so that it is not torch.save's any more
 
     @property
@@ -92,7 +92,7 @@ def _piece(index: object, info: object) -> Piece:
         raise Unread("its storage_data is of a form that is not known here")
     if not isinstance(offset, int) or not isinstance(length, int):
         raise Unread("its storage_data is of a form that is not known here")
-    if "\0" in name or "\0" in file or offset < 0 or length <= 0:
+    if "\0" in name or "\0" in file or offset < 0 or length < 0:
         raise ValueError(f"it says that {name!a} is {length} bytes at {offset} of {file!a}")
     return Piece(name, _place(key.get("offset")), file, offset, length, bool(held.get("transform_descriptors")))
 
@@ -115,8 +115,11 @@ def _compare(tensors: dict[object, object], pieces: list[Piece]) -> None:
 def _see_overlap(pieces: Iterable[Piece]) -> None:
     last: Piece | None = None
     for piece in sorted(pieces, key=lambda piece: (piece.file, piece.offset)):
-        if last and last.file == piece.file and last.end > piece.offset:
-            raise ValueError(f"{last.name!a} and {piece.name!a} lie over each other in {piece.file!a}")
+        if last and last.file == piece.file and (last.end > piece.offset or last.offset == piece.offset):
+            if last.transformed or piece.transformed:
+                raise Unread("pieces that an extension has transformed lie over each other, as in safetensors")
+            if last.offset < piece.offset:  # those at one offset are in safetensors
+                raise ValueError(f"{last.name!a} and {piece.name!a} lie over each other in {piece.file!a}")
         last = piece
 
 

@@ -36,7 +36,7 @@ FEWEST_ZEROS = 512  # that mean anything
 def wrong_with(folder: Folder, path: str, question: Question) -> str:
     """Say what is wrong with one file, or "" when nothing is that could be seen."""
     try:
-        named = _header(folder, path)
+        named, _ = _header(folder, path)
         if question.deep and (tail := _zeros(folder, path, question)) >= FEWEST_ZEROS:
             _see_zeros(named, tail)
     except ValueError as error:
@@ -46,20 +46,33 @@ def wrong_with(folder: Folder, path: str, question: Question) -> str:
 
 def tensors(folder: Folder, path: str) -> frozenset[str]:
     """Return the names of the tensors in a file. ValueError: it is not whole; the words go on after its name."""
-    return frozenset(_header(folder, path))
+    return frozenset(_header(folder, path)[0])
 
 
-def _header(folder: Folder, path: str) -> dict[str, object]:
-    """Return what the header says of each tensor, in a file that has the size for them."""
-    with folder.opened(path) as (fd, size):
-        if not size:
-            raise ValueError("is empty")
-        length = int.from_bytes(os.pread(fd, 8, 0), "little")
+def lengths(folder: Folder, path: str, start: int, question: Question) -> tuple[dict[str, int], object]:
+    """Return the bytes of each tensor from ``start`` to the end of a file, and what the header says beside. ValueError.
+
+    That may be a rank's part, so zeros only may be meant.
+    """
+    named, said = _header(folder, path, start)
+    if question.deep and (tail := _zeros(folder, path, question)) >= FEWEST_ZEROS:
+        _see_zeros(named, tail, may_be_all=True)
+    ends = {name: _ends(cast("dict[str, object]", about)) for name, about in named.items()}
+    return {name: end - begin for name, (begin, end) in ends.items()}, said
+
+
+def _header(folder: Folder, path: str, start: int = 0) -> tuple[dict[str, object], object]:
+    """Return what the header says of each tensor, in a file that has the size for them from ``start`` on, and more."""
+    with folder.opened(path) as (fd, end):
+        size = end - start
+        if size <= 0:
+            raise ValueError(f"has only {end} bytes" if end else "is empty")
+        length = int.from_bytes(os.pread(fd, 8, start), "little")
         if size < 8 or length > size - 8:
             raise ValueError(f"ends within its header ({size} bytes)")
         if length > LARGEST_HEADER:
             raise ValueError(f"has a header of {length} bytes, which is no safetensors file's")
-        raw = _read(fd, length)
+        raw = _read(fd, start + 8, length)
     try:
         header = json.loads(raw)
     except (ValueError, RecursionError):
@@ -67,9 +80,9 @@ def _header(folder: Folder, path: str) -> dict[str, object]:
     if not isinstance(header, dict):
         raise ValueError("has a header that names no tensors")
     named = cast("dict[str, object]", header)
-    named.pop("__metadata__", None)
+    said = named.pop("__metadata__", None)
     _fill(named, size - 8 - length)
-    return named
+    return named, said
 
 
 def _zeros(folder: Folder, path: str, question: Question) -> int:
@@ -87,12 +100,12 @@ def _zeros(folder: Folder, path: str, question: Question) -> int:
     return size
 
 
-def _see_zeros(named: dict[str, object], zeros: int) -> None:
+def _see_zeros(named: dict[str, object], zeros: int, may_be_all: bool = False) -> None:
     """Raise ValueError if no trained model ends in so many zeros: whole tensors of them, and rows, can be meant."""
     abouts = [(name, cast("dict[str, object]", about)) for name, about in named.items()]
     floats = [(name, about) for name, about in abouts if about["dtype"] in FLOATS]
     held = max((_ends(about)[1] for _, about in abouts), default=0)
-    if zeros >= held and floats:
+    if zeros >= held and floats and not may_be_all:
         raise ValueError("holds zeros only")
     for name, about in floats:
         begin, end = _ends(about)
@@ -107,9 +120,9 @@ def _ends(about: dict[str, object]) -> tuple[int, int]:
     return begin, end
 
 
-def _read(fd: int, length: int) -> bytes:
+def _read(fd: int, start: int, length: int) -> bytes:
     raw = bytearray()
-    while len(raw) < length and (block := os.pread(fd, length - len(raw), 8 + len(raw))):
+    while len(raw) < length and (block := os.pread(fd, length - len(raw), start + len(raw))):
         raw += block
     return bytes(raw)
 

@@ -12,6 +12,7 @@ from collections.abc import Collection
 from typing import cast
 
 from . import dcp
+from .dcp_safetensors import of_huggingface
 from .engine import judge_engine
 from .finding import Finding, Question, Torn, Whole, as_part
 from .folder import Folder
@@ -45,6 +46,8 @@ class Transformers:
             return False  # Accelerate's, whatever its name
         if any(file in (STATE, ALONE) or re.fullmatch(RANKED, file) for file in files):
             return True
+        if of_huggingface(files):
+            return False
         return NAME.fullmatch(name) is not None and any(
             FILE.fullmatch(file)
             or INDEX.fullmatch(file)

@@ -11,7 +11,10 @@ from .finding import Torn
 from .folder import Folder
 from .whole_file import parsed
 
-FILE = re.compile(r"[^/.][^/]*\.safetensors|(pytorch|adapter|diffusion_pytorch)_model[^/]*\.bin")
+DCP_SHARD = re.compile(r"shard-\d{5}-model-\d{5}-of-\d{5}\.safetensors")  # a rank's part, not weights by itself
+FILE = re.compile(
+    rf"(?!{DCP_SHARD.pattern})[^/.][^/]*\.safetensors|(pytorch|adapter|diffusion_pytorch)_model[^/]*\.bin"
+)
 SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})(\.safetensors|\.bin)")
 CONFIGS = ("config.json", "adapter_config.json")  # save_pretrained writes one of them
 INDEX = re.compile(r".+(\.safetensors|\.bin)\.index\.json")

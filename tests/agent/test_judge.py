@@ -249,6 +249,41 @@ def test_who_has_saved_since_had_loaded_it() -> None:
     assert made.suspect.name == "step-150"
 
 
+TORN = "EOFError: Ran out of input"
+
+
+@pytest.mark.parametrize(
+    ("call", "words", "spared"),
+    [
+        ("load_checkpoint", TORN, ""),
+        ("step", TORN, ""),
+        ("step", "RuntimeError: unexpected EOF, expected 8 more bytes: /c/step-150/model.pt", ""),
+        ("build_dataset", "RuntimeError: unexpected EOF, expected 8 more bytes: /c/step-150/model.pt", ""),
+        ("build_dataset", TORN, "the error was raised in t.py:build_dataset"),
+        ("step", "_pickle.UnpicklingError: Failed to interpret file '/d/tokens.npy' as a pickle", "'/d/tokens.npy'"),
+    ],
+)
+def test_what_was_torn_must_be_the_checkpoint(call: str, words: str, spared: str) -> None:
+    """A data cache that is torn would cost a good checkpoint, and the next older one as well."""
+    trace = ("Traceback (most recent call last):", f'  File "/t.py", line 3, in {call}', words)
+    later = ("Traceback (most recent call last):", '  File "/t.py", line 3, in build_dataset', TORN)
+    other = RankExit(1, 1, 4712, 1, 9.5, tail=later)
+    ask = resumed(RankExit(0, 0, 4711, 1, 9.0, tail=trace), other, Reentry(0, 0))
+    made = weigh(ask, Allowance(3, ()), 150, NOW)
+    assert (made.verdict.cls, made.retry, made.family) == ("ckpt_corrupt", True, "checkpoint")
+    assert made.suspect.name == ("" if spared else "step-150")
+    assert ("step-150 is not suspect, as the error" in made.reason) == bool(spared)
+    assert spared in made.reason
+
+
+def test_ranks_that_did_not_go_on_speak_against_it_whatever_was_torn_then() -> None:
+    trace = ("Traceback (most recent call last):", '  File "/t.py", line 3, in build_dataset', TORN)
+    ask = resumed(RankExit(0, 0, 4711, 1, 9.0, tail=trace), Reentry(0, 5, True, "rank 0 said step 1 first"))
+    made = weigh(ask, Allowance(3, ()), 150, NOW)
+    assert made.suspect.name == "step-150"
+    assert "not suspect" not in made.reason
+
+
 def test_what_else_ends_a_round_that_had_resumed_speaks_against_nothing() -> None:
     made = weigh(resumed(failed(ECC), Reentry(0, 2)), Allowance(3, ()), 150, NOW)
     assert made.suspect.path == ""

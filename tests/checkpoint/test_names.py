@@ -40,10 +40,74 @@ from remuster.checkpoint.names import Candidate, candidate, shown
         ("train_step_500.pt", 500),
         ("checkpoint_3_1200.pt", 1200),
         ("bar7-2.pt", 2),
+        ("ckpt_100k", 100_000),
+        ("ckpt_100K.pt", 100_000),
+        ("100k", 100_000),
+        ("1.5k", 1500),
+        ("checkpoint-0.5k", 500),
+        ("step=1.5k-epoch=2", 1500),
+        ("step-10M", 10_000_000),
+        ("iter_10m", 10_000_000),
+        ("10M", 10_000_000),
+        ("ckpt_1.25M.pt", 1_250_000),
+        ("model_100k.pth", 100_000),
+        ("run3_100k", 100_000),
+        ("100k_steps", 100_000),
+        ("100ksteps", 100_000),
+        ("save_2M_rank0", 2_000_000),
+        ("gpt_124M_20k", 20_000),
     ],
 )
 def test_the_step_in_a_name(name: str, step: int) -> None:
     assert candidate(name, is_file=name.endswith((".ckpt", ".tar", ".pth", ".pt"))) == Candidate(name, step, step)
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("4k-context-step-200", 200),
+        ("step-200-4k-context", 200),
+        ("ckpt-200-4k-context", 200),
+        ("ckpt-200-ctx4k", 200),
+        ("seq_len_4k-ckpt-200", 200),
+        ("200-vocab32k", 200),
+        ("ckpt_100k_resnet", 100_000),
+        ("step200kl", 200),
+        ("step200kl0.5", 200),
+        ("ckpt_16khz", 16),
+        ("llama-7b-200", 200),
+        ("200-llama-7b", 200),
+        ("200-gpt_124M", 200),
+        ("1.3B-200", 200),
+        ("gpt2_124M_step_500", 500),
+        ("step1000-tokens4B", 1000),
+        ("step7b", 7),
+        ("checkpoint-7b", 7),
+        ("3k2", 2),
+        ("1.5555k-step-7", 7),
+    ],
+)
+def test_a_letter_behind_a_number_may_mean_something_else(name: str, step: int) -> None:
+    assert candidate(name, is_file=False) == Candidate(name, step, step)
+
+
+def test_numbers_in_thousands_and_millions_order_with_the_others() -> None:
+    names = ("ckpt_500", "ckpt_1k", "ckpt_1200", "ckpt_1.5k", "ckpt_900k", "ckpt_1M", "ckpt_1.05M", "ckpt_2000000")
+    found = [one.order for name in names if (one := candidate(name, False))]
+    assert found == sorted(set(found))
+    batches = [candidate(f"epoch-2-batch-{n}.pt", True) for n in ("900", "1k", "1.5k", "1M")]
+    assert [one.order % 10**9 for one in batches if one] == [900, 1000, 1500, 1_000_000]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("model_7b", "llama-7B", "model_350M", "pythia-1.4B", "llama-8b-128k-context", "tokens4B", "100M-tokens"),
+        "ckpt_1.5555k",
+    ],
+)
+def test_a_models_size_and_what_is_no_whole_number_are_no_step(name: str) -> None:
+    assert candidate(name, is_file=False) == Candidate(name, -1)
 
 
 @pytest.mark.parametrize(

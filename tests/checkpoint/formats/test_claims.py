@@ -17,6 +17,7 @@ OF = {
     "orbax": "orbax",
     "ray": "ray",
 }
+RANKS_OWN = "shard-00001-model-00001-of-00001.safetensors"  # of DCP's HuggingFaceStorageWriter
 ENTRIES = [
     (entry, OF[kind.name])
     for kind in sorted(SAMPLES.iterdir())
@@ -49,6 +50,13 @@ def test_every_sample_is_looked_at() -> None:
         ("best", ("optimizer.bin", "model.safetensors"), "accelerate"),
         ("checkpoint-5", ("optimizer.bin", "rng_state_0.pth", "pytorch_model_fsdp.bin"), "transformers"),
         ("checkpoint_000005", ("data.json",), ""),
+        ("step-5", (RANKS_OWN,), "dcp"),
+        ("checkpoint-5", (RANKS_OWN,), "dcp"),
+        ("checkpoint_5", (RANKS_OWN,), "dcp"),
+        ("checkpoint-5", (f"sharded/{RANKS_OWN}", "model-00001-of-00001.safetensors"), "dcp"),
+        ("checkpoint_5", (f"sharded/{RANKS_OWN}", "model.safetensors.index.json"), "dcp"),
+        ("checkpoint-5", (RANKS_OWN, "trainer_state.json"), "transformers"),
+        ("step-5", (f"further/down/{RANKS_OWN}",), ""),
         ("5", ("default/checkpoint",), ""),
         ("5", ("default/manifest.ocdbt",), "orbax"),
         ("last.ckpt", ("last.ckpt",), "lightning"),

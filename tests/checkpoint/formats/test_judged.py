@@ -29,6 +29,7 @@ alone = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")  # DC
     ("path", "name", "step", "world", "how"),
     [
         ("dcp/complete/step-00000005", "dcp", None, 2, "CRC-32 of 41 pieces"),
+        ("dcp/safetensors/step-5", "dcp", None, 2, "what the headers in 2 of them say of 29 tensors, and CRC-32 of 13"),
         ("megatron/complete/iter_0000005", "megatron", None, None, "metadata.json"),
         ("colossalai/complete/step-5", "colossalai", 5, None, "running_states.json"),
         ("deepspeed/complete/global_step5", "deepspeed", 5, 2, "2 data-parallel by 1 model-parallel"),

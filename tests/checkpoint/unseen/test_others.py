@@ -303,6 +303,18 @@ PLAIN_CASES = [
         {"ckpt_200_rank0.pt": "not whole:ckpt_200_rank1.pt"},
         100,
     ),
+    Case(
+        "plain pairs in thousands, newest optimizer lacking",
+        lambda d: [plain(d / n) for n in ("model_9k.pt", "optimizer_9k.pt", "model_10.5k.pt")],
+        {"model_10.5k.pt": "not whole:optimizer_10.5k.pt", "model_9k.pt": "whole"},
+        9000,
+    ),
+    Case(
+        "plain counts of several sizes",
+        lambda d: [plain(d / n) for n in ("ckpt_1M.pt", "ckpt_999999.pt", "ckpt_500.pt", "ckpt_900k.pt")],
+        {"ckpt_1M.pt": "whole"},
+        1_000_000,
+    ),
     Case("plain pairs", pairs, {"model_200.pt": "whole"}, 200, chosen="model_200.pt"),
     Case(
         "plain pairs, the model lacking",
