@@ -72,7 +72,7 @@ def start(environ: Mapping[str, str], wait_s: float = WAIT_S) -> GpuChild | None
             setpgroup=0,  # no Ctrl-C ends it
             setsigmask=DISMISSED,  # nor what srun or systemd sends to all processes of a step: it ends with the agent
         )
-        os.setpriority(os.PRIO_PROCESS, pid, NICE)
+        os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, 0) + NICE)  # the launcher may be nice too
     except OSError:
         ours.close()
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,10 @@ for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     # Under nohup, or in the background of a shell, these are ignored, and so would they be in every command under test.
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
+
+# Where this is set, each of the thousands of processes under test would compile all that it imports anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 CI = os.environ.get("REMUSTER_CI") == "1"
 

@@ -458,6 +458,7 @@ async def test_b34_without_a_driver_that_is_no_news_unless_gpus_are_named() -> N
 PARENT = """
 import os, signal, sys
 from remuster.agent import gpu_start
+os.nice(7)
 print(gpu_start.start(os.environ).pid, flush=True)
 signal.pause()
 """
@@ -468,7 +469,11 @@ def test_it_ends_with_the_agent_also_when_it_hangs(driver: FakeDriver, hang: boo
     """Red without PR_SET_PDEATHSIG: a call that hangs sees no end of a socket."""
     if hang:
         driver.tell("hang * 600")
-    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, env={**ENV, **driver.env}) as parent:
+    with (
+        subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, env={**ENV, **driver.env}) as parent,
+        contextlib.ExitStack() as ends,
+    ):
+        ends.callback(parent.kill)  # before ``with`` waits for it
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
         end = time.monotonic() + PATIENCE_S

@@ -124,6 +124,7 @@ def test_without_scontrol_a_line_says_how_to_requeue(place: Place) -> None:
     """Red when a missing scontrol is an error of the job."""
     node = started(place, None, "--requeue")
     send(node, signal.SIGUSR2)
+    until(lambda: "Slurm cannot be asked about this signal" in node.err, "the notice is heard", show=node.say)
     place.order("done")
     assert node.exit_code() == 75, node.say()
     assert "job 812 could not be requeued: scontrol could not be started: No such file or directory" in node.err

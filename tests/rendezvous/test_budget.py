@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from remuster.rendezvous.budget import (
@@ -181,6 +181,9 @@ FAILURES = st.lists(st.tuples(st.sampled_from(FAMILIES), st.integers(-200, 400),
 
 
 @given(FAILURES, BOUNDS, st.none() | st.integers(0, 3))
+@example(
+    [("hardware", 0, False), ("network", -1, False), ("network", 1, False)], (Bound("network", 1, 1),), None
+)  # of a family without a window no time is remembered
 def test_nothing_is_ever_overspent(
     failures: list[tuple[str, int, bool]], bounds: tuple[Bound, ...], others: int | None
 ) -> None:
@@ -197,11 +200,12 @@ def test_nothing_is_ever_overspent(
         if receipt.refused:
             assert kept == before
             continue
-        latest = max(latest, now)
+        bound = limits.get(family)
+        if bound is not None and bound.window_s:
+            latest = max(latest, now)
         paid[family] += 1
         back[receipt.refunded] += bool(receipt.refunded)
         times.setdefault(family, []).append(latest)
-        bound = limits.get(family)
         assert (receipt.left is None) == (bound is None)
         assert receipt.left is None or receipt.left >= 0
         spent = dict(kept.spent)
