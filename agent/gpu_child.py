@@ -129,10 +129,11 @@ class _Driver:
 
     def _look(self, card: _Card) -> None:
         """Read one GPU, and tell it unless it is as it was told last."""
+        at_s = boottime()
         found = card.unopened or read(self._nvml, card.handle)
         if found != card.told:
             card.told = found
-            who = {"number": card.number, **card.which._asdict()}
+            who = {"number": card.number, "at_s": at_s, **card.which._asdict()}
             self._tell({"is": "gpu", **who, **found})
 
 

@@ -99,11 +99,11 @@ class GpuWatch:
         )
         self._gauges, self._seen, self._foreign = {}, {}, frozenset()
         self._alarmed, self._restarts, self._lacking = False, 0, []
+        self._first = dict(self._cards)
         self._read()
         self._xids = [xid for xid in self._xids if xid.at_s >= begun.at_s - BEFORE_S]
         for card in self._cards.values():
             self._own(card)
-        self._first = dict(self._cards)
         if self._here and self._child is None and not self._parting:
             self._first = {}  # what the cards had counted when the process ended is of old
             self._start_again()
@@ -263,7 +263,7 @@ class GpuWatch:
     def _hear(self, said: Any) -> None:
         match said["is"]:
             case "gpu":
-                self._take(_card(said))
+                self._take(_card(said), said["at_s"])
             case "event":
                 if said["type"] == XID and len(self._xids) < MOST_XIDS:
                     self._xids.append(Xid(said["number"], said["data"], said["at_s"]))
@@ -275,12 +275,14 @@ class GpuWatch:
             case _:
                 self._parting = str(said["why"])
 
-    def _take(self, card: Card) -> None:
-        """Note a GPU as it is now."""
+    def _take(self, card: Card, at_s: float) -> None:
+        """Note a GPU as it was at that time: what was read before the ranks began may be heard long after."""
         n = card.number
         if card.lost and n in self._cards:
             card = card._replace(counters=self._cards[n].counters)
         self._cards[n] = card
+        if self._begun is None or at_s <= self._begun.at_s:
+            self._first[n] = card
         self._first.setdefault(n, card)
         gauges = self._gauges.setdefault(n, {})
         for name, value in card.counters.items():

@@ -117,6 +117,21 @@ async def test_eight_gpus_are_found_and_each_is_its_ranks(scene: Scene) -> None:
     assert found[5] == Gpu(uuid(5), "0000:6b:00.0", 5, (5,), (), (("ecc_uncorrected", 5),))
 
 
+async def test_what_ranks_did_before_the_source_was_there_is_theirs(scene: Scene) -> None:
+    """The first ranks start before it is loaded: what waits in the socket is from before and after that."""
+    scene.driver.tell("set 2 ecc_volatile_uncorrected 3")
+    await scene.ready()
+    asyncio.get_running_loop().remove_reader(scene.watch._end)  # type: ignore[arg-type]
+    began_s = boottime()
+    scene.driver.tell("xid 2 94", "set 2 ecc_volatile_uncorrected 5")
+    await until(scene.driver.delivered, "the process hears of it")
+    scene.driver.tell("xid 2 94")
+    await until(lambda: len(scene.driver.delivered()) == 2, "it has looked after the first")
+    scene.watch.begin(Begun(Round(1), began_s, (RankHere(0, 0, 4_000_000, Path("/"), {}),)))
+    found, _ = await scene.gpus()
+    assert dict(found[2].counters) == {"ecc_uncorrected": 2}
+
+
 async def test_counters_are_counted_anew_in_the_next_round(scene: Scene) -> None:
     await scene.ready()
     scene.begin(*EIGHT)
