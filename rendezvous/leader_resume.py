@@ -38,6 +38,8 @@ from .writes import Seen
 def settle(s: Leader, seen: Seen, roster: Roster, at: float) -> tuple[Leader, Decision | None]:
     """Have the resume point chosen and agreed on; without a decision it stands, and the round may close."""
     n, chosen = seen.job.round, s.resumed
+    if chosen is not None and chosen.world not in (0, roster.world_size):  # nodes have come or gone since
+        s, chosen = replace(s, resumed=None), None
     if chosen is None or chosen.round != n:
         if s.asked == ("resume", n):
             return s, (s, ())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from rendezvous.test_agreement import CAN, DIFFERS, INC, LACKS, TOKEN, A, B, C, Led, N, member, sight
+from rendezvous.test_agreement import CAN, DIFFERS, INC, KEYS, LACKS, TOKEN, A, B, C, Led, N, member, sight
 
 from remuster.rendezvous import leader_words as words
 from remuster.rendezvous.agreement import weigh
@@ -12,6 +12,7 @@ from remuster.rendezvous.errors import BadRecord
 from remuster.rendezvous.parts import short, shortage
 from remuster.rendezvous.records import NodeId, ResumePoint, Roster
 from remuster.rendezvous.snapshot import Who
+from remuster.rendezvous.store import WatchBatch, WatchEvent
 
 # Three nodes of two ranks; a chooses.
 ROSTER = Roster(N, tuple(member(node)._replace(slots=2) for node in (A, B, C)))
@@ -130,7 +131,8 @@ class Parted(Led):
         point = ResumePoint(f"/c/step-{step}", step, "dcp", name=f"step-{step}")
         question = Asked(0, 0, point.name, step, "dcp", part=world)
         passed = tuple((one, "torn") for one in refused)
-        self.take(words.Resumed(self.at, N, point, passed, question=question, held=Held(ranges(ranks), wrote)))
+        held = Held(ranges(ranks), wrote)
+        self.take(words.Resumed(self.at, N, point, passed, question=question, world=world, held=held))
 
     def choose_nothing(self, *refused: str) -> None:
         passed = tuple((one, "torn") for one in refused)
@@ -207,3 +209,14 @@ def test_a_new_member_without_its_part_is_left_out_where_others_suffice() -> Non
     led.answers(led.ask(), b=holds((1, 1)), c=holds(found="lacks"))
     led.wait(1.0)
     assert [m.node for m in led.search().roster.members] == [A, B], "the world is another one: it is chosen anew"
+
+
+def test_a_member_that_goes_before_the_round_closes_makes_another_choice_of_it() -> None:
+    """What two ranks saved each for itself was looked at for two; torch would load half of it for one."""
+    led = Parted(A, B, low=1)
+    led.search()
+    led.choose_part(20, 0)
+    led.ask()
+    key = KEYS.node(B)
+    led.take(words.Changed(led.at, WatchBatch((WatchEvent(key, led.revision + 1, None),))))
+    assert led.search().roster.world_size == 1
