@@ -7,12 +7,13 @@ rules. Whether the parts are all of it, and lie where they are needed, is not de
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from .digest import never
-from .errors import GaveUp
-from .examine import Asked, examine
+from .errors import GaveUp, Unreadable
+from .examine import Asked, Look, examine
 from .look import View, inside, present
 from .patience import Patience
 from .scan import scan
@@ -36,19 +37,26 @@ def look_part(
     while not present(directory / name):  # NFS hides for a while what another node has written
         if not patience.again():
             return Part(View.LACKS, "it is not there")
-    candidate = next((one for one in scan(directory, Patience(())).candidates if one.name == name), None)
-    if candidate is None:
-        return Part(View.DIFFERS, "it is no checkpoint here")
     asked = Asked(format=format_, world=world, give_up=give_up, part=True)
     try:
-        found = examine(directory, candidate, asked, Patience(()), {})
-    except GaveUp as error:
+        found = _examined(directory, name, asked)
+    except (GaveUp, Unreadable) as error:
         return Part(View.UNKNOWN, str(error))
+    if found is None:
+        return Part(View.DIFFERS, "it is no checkpoint here")
     if not found.whole:
         return Part(View.UNKNOWN if found.whole is None else View.DIFFERS, found.words)
     if found.step is not None and found.step != step:
         return Part(View.DIFFERS, f"it is of step {found.step} here")
+    if found.ranks and found.world not in (None, world):
+        return Part(View.DIFFERS, f"{found.world} ranks wrote what is here of it, and {world} are to come")
     return Part(View.CAN, "", found.ranks or tuple(range(found.world or world)))
+
+
+def is_part(directory: Path, name: str, asked: Asked) -> bool:
+    """Say whether it is torn only because it is some ranks' part, as names and sizes show."""
+    found = _examined(directory, name, replace(asked, deep=False, part=True))
+    return found is not None and bool(found.ranks)
 
 
 def newest_part(directory: Path, world: int) -> tuple[tuple[str, int], ...]:
@@ -59,3 +67,9 @@ def newest_part(directory: Path, world: int) -> tuple[tuple[str, int], ...]:
         if found is not None and found.ranks and found.step is not None:
             return ((one.name, found.step),)
     return ()
+
+
+def _examined(directory: Path, name: str, asked: Asked) -> Look | None:
+    """Look at one entry of the directory; None: nothing of that name is a checkpoint's."""
+    candidate = next((one for one in scan(directory, Patience(())).candidates if one.name == name), None)
+    return None if candidate is None else examine(directory, candidate, asked, Patience(()), {})
