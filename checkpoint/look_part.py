@@ -28,27 +28,34 @@ class Part(NamedTuple):
 
 
 def look_part(
-    directory: Path, name: str, step: int, format_: str, world: int, give_up: Callable[[], bool] = never
+    directory: Path,
+    name: str,
+    step: int,
+    format_: str,
+    world: int,
+    give_up: Callable[[], bool] = never,
+    patience: Patience | None = None,
 ) -> Part:
     """Judge what stands under ``name`` in a checkpoint directory, for a round of ``world`` ranks."""
     if not inside(directory, directory / name):
         return Part(View.DIFFERS, f"{name!a} is no name of a checkpoint")
-    patience = Patience()
+    patience = patience or Patience()
     while not present(directory / name):  # NFS hides for a while what another node has written
         if not patience.again():
-            return Part(View.LACKS, "it is not there")
+            break
     asked = Asked(format=format_, world=world, give_up=give_up, part=True)
     try:
         found = _examined(directory, name, asked)
     except (GaveUp, Unreadable) as error:
         return Part(View.UNKNOWN, str(error))
     if found is None:
-        return Part(View.DIFFERS, "it is no checkpoint here")
+        there = present(directory / name)
+        return Part(View.DIFFERS, "it is no checkpoint here") if there else Part(View.LACKS, "it is not there")
     if not found.whole:
         return Part(View.UNKNOWN if found.whole is None else View.DIFFERS, found.words)
     if found.step is not None and found.step != step:
         return Part(View.DIFFERS, f"it is of step {found.step} here")
-    if found.ranks and found.world not in (None, world):
+    if not found.counted and found.world not in (None, world):
         return Part(View.DIFFERS, f"{found.world} ranks wrote what is here of it, and {world} are to come")
     return Part(View.CAN, "", found.ranks or tuple(range(found.world or world)))
 
@@ -60,7 +67,10 @@ def is_part(directory: Path, name: str, asked: Asked) -> bool:
 
 
 def newest_part(directory: Path, world: int) -> tuple[tuple[str, int], ...]:
-    """Return name and step of the newest checkpoint of which a part lies here, as names and sizes show; () of none."""
+    """Return name and step of the newest checkpoint of which a part lies here, as names and sizes show; () of none.
+
+    ``Unreadable``: what the directory holds is not known.
+    """
     asked, patience = Asked(world=world, deep=False, part=True), Patience(())
     for one in scan(directory, patience).candidates:
         found = examine(directory, one, asked, patience, {}) if one.step is not None else None

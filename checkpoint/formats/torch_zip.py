@@ -7,7 +7,6 @@ nothing can be known: ``is_legacy`` tells them apart.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import cast
@@ -19,6 +18,7 @@ from .inert_pickle import loads
 from .stored_zip import NotWhole, StoredZip
 from .together import first_wrong
 
+STREAM = "archive"  # the name in a file that was written as a stream, and by older versions
 STEP_KEYS = ("step", "global_step", "iteration")
 LARGEST_PICKLE = 256 << 20
 
@@ -80,10 +80,10 @@ def root_of(folder: Folder, path: str) -> str:
 
 
 def saved_as_another(folder: Folder, paths: Iterable[str]) -> str:
-    """Say that a file was saved under the name of another of its kind, so of another rank, or ""."""
+    """Say that a file was saved under another name, so by another rank or as something else, or ""."""
     for path in sorted(paths):
         name, wrote = path.rpartition("/")[2].rpartition(".")[0], root_of(folder, path)
-        if wrote != name and re.sub(r"\d+", "0", wrote) == re.sub(r"\d+", "0", name):
+        if wrote not in (name, STREAM):
             return f"{path!a} holds what was saved as {wrote!a}"
     return ""
 

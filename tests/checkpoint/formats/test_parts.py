@@ -315,6 +315,7 @@ def test_of_how_many_ranks_rows_are() -> None:
                     assert all(cut.part == rows(size, world, rank).part for rank, cut in enumerate(first))
 
 
+@pytest.mark.drill  # for its length
 @needs_torch
 def test_what_torch_saves_today(tmp_path: Path) -> None:
     """It cuts as in the samples; and it still loads four ranks' parts as two without a word, which is why all this is.
