@@ -12,7 +12,6 @@ from math import prod
 
 from .dcp_metadata import Cut
 
-
 Shape = tuple[int, ...]
 
 

@@ -39,7 +39,8 @@ def save(place: Path, name: str, shape: tuple[int, ...]) -> None:
 def load(place: Path, told: Path) -> None:
     """Load what four ranks have saved, as one of two."""
     expected, held = (state((2,), True, seed)["model"] for seed in (7, 8))
-    assert isinstance(expected, dict) and isinstance(held, dict)
+    assert isinstance(expected, dict)
+    assert isinstance(held, dict)
     dcp.load({"model": held}, checkpoint_id=place / "own-4" / "step-5")
     right = all(torch.equal(held[name].to_local(), expected[name].to_local()) for name in expected)
     told.write_text("right" if right else "wrong")
@@ -61,7 +62,8 @@ def as_ranks(folder: Path, world: int, what: Callable[[int], object]) -> None:
             finally:
                 os._exit(code)
         children.append(pid)
-    if any([os.waitpid(pid, 0)[1] for pid in children]):
+    ended = [os.waitpid(pid, 0)[1] for pid in children]
+    if any(ended):
         raise SystemExit("a rank failed")
     meeting.unlink(missing_ok=True)
 

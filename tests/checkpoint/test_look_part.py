@@ -1,4 +1,4 @@
-"""What a node says of its part of a checkpoint when it is asked: absent, another, torn, a whole copy, not to be read."""
+"""What a node says of its part of a checkpoint when it is asked: absent, another, torn, whole, not to be read."""
 
 from __future__ import annotations
 
