@@ -135,6 +135,11 @@ TRAINERS = tuple(one for s in WHOLE if s.path == TRAINER for one in s.unseen)
 ACCELERATES = tuple(one for s in WHOLE if s.path == ACCELERATE for one in s.unseen)
 OF_SCHEDULER = Unseen("delete|rename", r"(\.|old/)?scheduler\.bin(\.bak)?", NOT_COUNTED)
 NEEDS_NO_SCHEDULER = Unseen("delete|rename", r"(\.|old/)?scheduler\.pt(\.bak)?", "DeepSpeed may hold it itself")
+NEEDS_NO_OTHER = Unseen(
+    "delete",
+    r"(optimizer|pytorch_model_fsdp)_0/.*|scheduler\.pt",
+    "DeepSpeed holds an optimizer, and no other is needed",
+)
 SHARDS = (Unseen("swap|copy", r"__\d_0\.distcp", SAME_LAYOUT),)
 TWO_ALIKE = Unseen("swap|copy", r"(optimizer|pytorch_model_fsdp)_0/.*", "both folders of it hold the same sample")
 
@@ -151,7 +156,8 @@ PARTS = [  # of a node that holds the files of these ranks alone
     (Sample("dcp/own-4/step-5", "dcp", SHARDS, world=4), (2, 3)),
     (Sample("dcp/own-4/step-5", "dcp", SHARDS, world=4), (0, 1, 3)),
     (Sample("trainer over ZeRO", "transformers"), (1,)),
-    (Sample("trainer over both", "transformers", (TWO_ALIKE, NEEDS_NO_SCHEDULER)), (0,)),
+    (Sample("trainer over both", "transformers", (TWO_ALIKE, NEEDS_NO_SCHEDULER, NEEDS_NO_OTHER)), (0,)),
+    (Sample("trainer over DCP", "transformers", (TWO_ALIKE,)), (1,)),
     (Sample("accelerate over ZeRO", "accelerate", (OF_SCHEDULER,)), (0,)),
     (Sample("lightning over ZeRO", "lightning"), (1,)),
 ]

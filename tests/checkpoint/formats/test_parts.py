@@ -290,6 +290,13 @@ def test_shards_that_two_saves_left_are_not_whole(tmp_path: Path) -> None:
     assert not isinstance(as_part(place, 2), Whole)
 
 
+def test_a_ranks_metadata_that_names_another_ranks_shard(tmp_path: Path) -> None:
+    """It was renamed: nothing but the names tells, where nothing in it is cut."""
+    place = Path(shutil.copytree(SAMPLES / "dcp/complete/step-00000005", tmp_path / "step-00000005"))
+    (place / ".metadata").rename(place / "__0.metadata")
+    assert judged(place, 1) == Torn("'__0.metadata' names '__1_0.distcp': another rank wrote it")
+
+
 def rows(size: int, world: int, rank: int) -> Cut:
     """Cut as torch.chunk does."""
     most = -(-size // world)
