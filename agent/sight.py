@@ -76,10 +76,10 @@ def _answer(asked: Asked, directory: Path | None, give_up: Callable[[], bool]) -
         return Sight(asked.mark, found, "it was given no --checkpoint-dir")
     try:
         have = steps(directory, asked.step, MOST_STEPS)
+        parts = newest_part(directory, asked.part) if asked.part and not asked.name else ()
     except Unreadable as error:  # what it holds is not known; that it holds nothing is not either
         return Sight(asked.mark, Found.UNKNOWN, str(error))
     if not asked.name:
-        parts = newest_part(directory, asked.part) if asked.part else ()
         return Sight(asked.mark, Found.CAN, steps=have, parts=parts)
     if asked.part:
         part = look_part(directory, asked.name, asked.step, asked.format, asked.part, give_up)

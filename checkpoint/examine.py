@@ -189,12 +189,14 @@ def _claimed(folder: Folder, format_: Format | None, candidate: Candidate) -> bo
 def _part(folder: Folder, format_: Format | None, question: Question, seen: Seen) -> Finding | None:
     """Judge an entry as a part, if nothing is wrong with it but that other ranks' files are not here; else None."""
     from .formats import known
-    from .formats.finding import Torn, Whole
+    from .formats.finding import Torn, Unknown, Whole
 
     quick = known.judge(folder, replace(question, deep=False), format_)
     if not (isinstance(quick, Torn) and quick.lacking):
         return None
     finding = _judged(folder, format_, replace(question, part=True), seen)
+    if isinstance(finding, Unknown):  # it is torn all the same, and this is why nobody else has the rest
+        return replace(quick, reason=f"{quick.reason} ({finding.reason})")
     return finding if isinstance(finding, Whole) and finding.ranks else None
 
 

@@ -19,6 +19,7 @@ from ..checkpoint.errors import CheckpointError
 from ..checkpoint.examine import Asked, Look
 from ..checkpoint.formats import known
 from ..checkpoint.formats.folder import Folder
+from ..checkpoint.look_part import is_part
 from ..checkpoint.names import shown
 from ..checkpoint.patience import Patience
 from ..checkpoint.resume import first_whole, looks
@@ -26,6 +27,7 @@ from ..checkpoint.resume import first_whole, looks
 NONE, USAGE = 1, 2
 SCHEMA_VERSION = 1
 HEADS: tuple[str, ...] = ("STEP", "NAME", "FORMAT", "WHOLE", "SIZE", "AGE", "WORLD", "HOW IT IS KNOWN, OR WHY NOT")
+ELSEWHERE = "where each node keeps the files of its own ranks, others may have the rest, and a job asks them"
 DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
@@ -87,7 +89,7 @@ def _table(directory: Path, world: int | None, format_name: str, quick: bool, as
     Exit codes: 0 one of them is whole; 1 none is, or DIR could not be read; 2 wrong usage.
     """
     asked = Asked(format=format_name, world=world, deep=not quick)
-    found = list(looks(directory, asked, Patience(())))
+    found = [_hinted(directory, look, asked) for look in looks(directory, asked, Patience(()))]
     rows = [_row(directory, look) for look in found]
     if as_json:
         told = {"schema_version": SCHEMA_VERSION, "directory": str(directory.absolute()), "checkpoints": rows}
@@ -113,7 +115,7 @@ def _point(directory: Path, world: int | None, format_name: str, quick: bool, as
     asked = Asked(format=format_name, world=world, deep=not quick)
     found: list[Look] = []
     for look in looks(directory, asked, Patience(())):
-        found.append(look)
+        found.append(_hinted(directory, look, asked))
         if look.whole:
             break
     choice = first_whole(directory, found)
@@ -133,6 +135,13 @@ def _point(directory: Path, world: int | None, format_name: str, quick: bool, as
     why = f" as it was asked for: {choice.astray}" if choice.astray else ""
     print(f"remuster resume-point: no checkpoint in {directory} can be re-entered{why}", file=sys.stderr)
     return NONE
+
+
+def _hinted(directory: Path, look: Look, asked: Asked) -> Look:
+    """Say where the missing files of one may lie."""
+    if not look.lacking or not is_part(directory, look.name, asked):
+        return look
+    return look._replace(words=f"{look.words} ({ELSEWHERE})")
 
 
 def _row(directory: Path, look: Look) -> dict[str, object]:

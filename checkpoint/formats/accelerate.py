@@ -16,7 +16,7 @@ from .dcp_safetensors import of_huggingface
 from .engine import judge_engine
 from .finding import Finding, Question, Whole, as_part
 from .folder import Folder
-from .rank_files import UNRECORDED, rank_files
+from .rank_files import UNRECORDED, judge_own, rank_files
 from .weights import FILE, INDEX, weights_in
 from .whole_file import judge_parts, worst_of
 
@@ -75,6 +75,7 @@ class Accelerate:
         looked = judge_parts(folder, question, {*own, *weights.paths, *ranks.paths}, lacking, ranks.note)
         parts = [
             weights.wrong,
+            judge_own(folder, ranks, question),
             *(judge_engine(folder, tag, question, by_pointer=False) for tag in sorted(engines)),
             *(dcp.shards(folder, prefix, question) for prefix in sorted(sharded)),
         ]

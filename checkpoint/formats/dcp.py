@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from functools import partial
 
-from .dcp_cuts import not_covered, other_cut
-from .dcp_metadata import METADATA, Piece, Unread, read_cuts, read_pieces
+from .dcp_cuts import not_whole, other_cut
+from .dcp_metadata import METADATA, Cut, Piece, Unread, read_cuts, read_pieces
 from .dcp_safetensors import begin, judge_huggingface, of_huggingface, packed, wrong_in
 from .finding import Finding, Question, Torn, Unknown, Whole
 from .folder import Folder
@@ -83,6 +83,8 @@ def _of_each_rank(folder: Folder, prefix: str, ranks: list[int], question: Quest
     if extra := [rank for rank in ranks if rank >= question.world]:
         return Torn(f"it was written by {extra[-1] + 1} ranks, each for itself; {question.world} cannot load it")
     names = [f"{prefix}__{rank}{METADATA}" for rank in range(question.world)]
+    if half := [name for name in names if name in folder.files and name + ".tmp" in folder.files]:
+        return Torn(f"{half[0] + '.tmp'!a} lies beside it: another save into this directory was interrupted")
     lacking = tuple(name for name in names if name not in folder.files)
     if lacking and not question.part:
         return Torn(f"{lacking[0]!a} is missing: that rank's save did not come to its end", lacking)
@@ -91,12 +93,16 @@ def _of_each_rank(folder: Folder, prefix: str, ranks: list[int], question: Quest
     found = _judged(folder, prefix, names, None if here else question.world, question)
     if not isinstance(found, Whole):
         return found
-    try:
-        cuts = [read_cuts(folder, name, question.give_up) for name in names]
-    except Unread as error:
-        return Unknown(f"{names[0]!a}: {error}")
+    cuts: list[list[Cut]] = []
+    for name in names:
+        try:
+            cuts.append(read_cuts(folder, name, question.give_up))
+        except Unread as error:
+            return Unknown(f"{name!a}: {error}")
+        except ValueError as error:
+            return Torn(f"{name!a} is damaged: {error}")
     if not here:
-        wrong = not_covered([cut for of_rank in cuts for cut in of_rank])
+        wrong = not_whole([cut for of_rank in cuts for cut in of_rank])
         return Torn(wrong) if wrong else found
     for rank, of_rank in zip(ranks, cuts, strict=True):
         if wrong := other_cut(of_rank, rank, question.world):
@@ -108,13 +114,16 @@ def _judged(folder: Folder, prefix: str, names: list[str], world: int | None, qu
     pieces: list[Piece] = []
     for name in names:
         try:
-            pieces += read_pieces(folder, name, question.give_up)
+            of_name = read_pieces(folder, name, question.give_up)
         except NotReadable as error:
             return Torn(f"{name!a} cannot be read: {error}")
         except Unread as error:
             return Unknown(f"{name!a}: {error}")
         except ValueError as error:
             return Torn(f"{name!a} is damaged: {error}")
+        if other := _of_another_rank(name[len(prefix) :], of_name):
+            return Torn(f"{name!a} names {other!a}: another rank wrote it")
+        pieces += of_name
     need: dict[str, int] = {}
     for piece in pieces:
         path = prefix + piece.file
@@ -143,6 +152,13 @@ def _judged(folder: Folder, prefix: str, names: list[str], world: int | None, qu
     if question.deep and (changed := len(pieces) - len(plain) - inside):
         how += f" (sizes only of {changed}: transformed, not as torch.save wrote them)"
     return Whole(how, world=world)
+
+
+def _of_another_rank(name: str, pieces: Iterable[Piece]) -> str:
+    """Return a shard that a rank's own metadata names and that is another rank's; "" if there is none."""
+    own = OWN.fullmatch(name)
+    shards = {piece.file for piece in pieces} if own is not None else set[str]()
+    return min((file for file in shards if own and (of := SHARD.fullmatch(file)) and of[1] != own[1]), default="")
 
 
 def _world(files: Iterable[str]) -> int | None:

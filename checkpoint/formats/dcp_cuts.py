@@ -6,21 +6,35 @@ more of them without a word: what is not in it stays as it was. So the cuts them
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from math import prod
 
 from .dcp_metadata import Cut
 
+Shape = tuple[int, ...]
 
-def not_covered(cuts: Iterable[Cut]) -> str:
-    """Say of which tensor the parts of all ranks are not all of it, or ""."""
-    parts: dict[str, dict[tuple[int, ...], int]] = {}
-    whole: dict[str, int] = {}
+
+def not_whole(cuts: Iterable[Cut]) -> str:
+    """Say of which tensor the parts of all ranks are not all of it, each as often as any other, or "".
+
+    With HSDP each part is held by several ranks, all parts by as many: where it is not so, some of its ranks are not
+    here, and another number of them would look for other parts.
+    """
+    parts: dict[tuple[str, Shape], Counter[tuple[Shape, Shape]]] = {}
     for cut in cuts:
-        parts.setdefault(cut.name, {})[cut.place] = prod(cut.part)
-        whole[cut.name] = prod(cut.size)
-    lacks = next((name for name in parts if sum(parts[name].values()) < whole[name]), None)
-    return "" if lacks is None else f"the ranks' parts of {lacks!a} are not all of it: more ranks wrote it"
+        held = parts.setdefault((cut.name, cut.size), Counter())
+        if prod(cut.part):
+            held[cut.place, cut.part] += 1
+    for (name, size), held in parts.items():
+        there, whole = sum(prod(part) for _, part in held), prod(size)
+        if there < whole:
+            return f"the ranks' parts of {name!a} are not all of it: more ranks wrote it"
+        if there > whole:
+            return f"the ranks' parts of {name!a} lie over each other: they are of two saves, by other numbers of ranks"
+        if len(set(held.values())) > 1:
+            return f"the ranks' parts of {name!a} are there unequally often: another number of ranks wrote it"
+    return ""
 
 
 def other_cut(cuts: Iterable[Cut], rank: int, world: int) -> str:

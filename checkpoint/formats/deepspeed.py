@@ -16,7 +16,7 @@ from . import deepspeed_states as states
 from . import deepspeed_universal as universal
 from .finding import Finding, Question, Torn, Unknown, Whole
 from .folder import Folder
-from .torch_zip import contents, judge_files
+from .torch_zip import contents, judge_files, saved_as_another
 
 MODEL = re.compile(r"(?:zero_pp_rank_(\d+)_)?mp_rank_(\d+)_model_states\.pt")
 OPTIM = re.compile(r"(bf16_|fp16_|)zero_pp_rank_(\d+)_mp_rank_(\d+)_optim_states\.pt")
@@ -144,6 +144,8 @@ def _judged(folder: Folder, prefix: str, found: Found, question: Question) -> Fi
     if not isinstance(how, str):
         return how
     world = head.dp * head.mp
+    if here and question.deep and (wrong := saved_as_another(folder, found.all)):
+        return Torn(wrong)
     if here:  # use_node_local_storage
         return Whole(f"{how}, what {len(here)} of {world} ranks write", step=head.step, world=world, ranks=here)
     ranks = f"{head.dp} data-parallel by {head.mp} model-parallel ranks"
@@ -215,7 +217,7 @@ def _contradiction(
     for (_, mp), path in sorted(found.optim.items()):
         by_rank.setdefault(mp, []).append((path, states.optim(folder, path, question)))
     for mp, optims in by_rank.items():
-        head = heads.get((None, mp)) or heads.get((0, mp))
+        head = next((heads[at] for at in sorted(heads, key=lambda at: at[0] or 0) if at[1] == mp), None)
         if head and (wrong := states.optims_contradict(head, optims, part)):
             return wrong
     layers = sorted(found.layer.values())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from . import dcp, torch_zip
 from .dcp_metadata import METADATA
@@ -63,7 +64,8 @@ def _judge_file(folder: Folder, question: Question) -> Finding:
 
 
 def _judge_shards(folder: Folder, question: Question) -> Finding:
-    shards, meta = dcp.shards(folder, "", question), _judge_meta(folder, question)
+    # Its own strategies save with collectives: no node has a part.
+    shards, meta = dcp.shards(folder, "", replace(question, part=False)), _judge_meta(folder, question)
     if not isinstance(shards, Whole) or not isinstance(meta, Whole):
         return worst_of((shards, meta)) or shards
     return Whole(f"{META}, {shards.how}", step=meta.step, world=shards.world)
@@ -90,7 +92,8 @@ def _judge_engine(folder: Folder, question: Question) -> Finding:
         held = torch_zip.contents(folder, model, question.give_up)
     except ValueError as error:
         return Unknown(f"{model!a} cannot be read: {error}")
-    return _with_step(folder, {"global_step": states.step, **held}, states.how, states.world)
+    found = _with_step(folder, {"global_step": states.step, **held}, states.how, states.world)
+    return replace(found, ranks=states.ranks) if isinstance(found, Whole) else found
 
 
 def _with_step(folder: Folder, held: Mapping[str, object], how: str, world: int | None) -> Finding:

@@ -88,7 +88,7 @@ def _judged(folder: Folder, question: Question) -> Finding:
         step, world = legacy.step_of(held), legacy.size(legacy.arguments(held), "world_size")
     if wrong := legacy.other_step(folder.name, _named_step(folder), step):
         return Torn(wrong)
-    found = shards(folder, "", question)
+    found = shards(folder, "", replace(question, part=False))  # with common.pt, of rank 0: no node has a part
     if not isinstance(found, Whole):
         return found
     return Whole(f"{CONFIG}, {found.how}, and {COMMON}", step, world)  # ranks without a part of their own leave no file

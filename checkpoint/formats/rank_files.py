@@ -6,6 +6,10 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from .finding import Question, Torn
+from .folder import Folder
+from .torch_zip import saved_as_another
+
 UNRECORDED = "the number of ranks that wrote it is not recorded"
 
 
@@ -35,3 +39,14 @@ def rank_files(
     if world is not None and lacking and len(found) == wrote:
         note = f" (a rank of the {world} did not come to it, or fewer ranks, {wrote}, wrote this checkpoint)"
     return RankFiles(tuple(found.values()), lacking, note)
+
+
+def judge_own(folder: Folder, found: RankFiles, question: Question) -> Torn | None:
+    """Judge the files of a part by the names under which they were saved: those of other ranks are not beside them."""
+    if not found.ranks or not question.deep:
+        return None
+    try:
+        wrong = saved_as_another(folder, found.paths)
+    except ValueError as error:
+        wrong = str(error)
+    return Torn(wrong) if wrong else None

@@ -18,9 +18,9 @@ from .inert_pickle import loads
 from .stored_zip import NotWhole, StoredZip
 from .together import first_wrong
 
+STREAM = "archive"  # the name in a file that was written as a stream, and by older versions
 STEP_KEYS = ("step", "global_step", "iteration")
 LARGEST_PICKLE = 256 << 20
-
 
 LEGACY = bytes.fromhex("80028a0a6cfc9c46f9206aa850192e")  # its first pickle: torch/serialization.py, MAGIC_NUMBER
 LEGACY_WORDS = "was written in torch.save's old format, in which nothing shows whether it is whole"
@@ -77,6 +77,15 @@ def root_of(folder: Folder, path: str) -> str:
             return StoredZip(fd, 0, size).members[0].name.partition(b"/")[0].decode("utf-8", "replace")
         except NotWhole as error:
             raise ValueError(f"{path!a} is no whole file of torch.save: {error}") from error
+
+
+def saved_as_another(folder: Folder, paths: Iterable[str]) -> str:
+    """Say that a file was saved under another name, so by another rank or as something else, or ""."""
+    for path in sorted(paths):
+        name, wrote = path.rpartition("/")[2].rpartition(".")[0], root_of(folder, path)
+        if wrote not in (name, STREAM):
+            return f"{path!a} holds what was saved as {wrote!a}"
+    return ""
 
 
 def contents(folder: Folder, path: str, give_up: Callable[[], bool] = never) -> dict[str, object]:

@@ -16,7 +16,7 @@ from .dcp_safetensors import of_huggingface
 from .engine import judge_engine
 from .finding import Finding, Question, Torn, Whole, as_part
 from .folder import Folder
-from .rank_files import UNRECORDED, RankFiles, rank_files
+from .rank_files import UNRECORDED, RankFiles, judge_own, rank_files
 from .weights import FILE, INDEX, weights_in
 from .whole_file import judge_parts, parsed, worst_of
 
@@ -72,6 +72,7 @@ class Transformers:
         state = _judge_state(folder) if STATE in files else None
         parts = [
             weights.wrong,
+            judge_own(folder, ranks, question),
             *(judge_engine(folder, tag, question, by_pointer=True) for tag in sorted(engines)),
             *(dcp.shards(folder, prefix, question) for prefix in sorted(sharded)),
             state,

@@ -77,9 +77,13 @@ def worst_of(findings: Iterable[Finding | None]) -> Torn | Unknown | None:
 
 def _in_each_others_place(folder: Folder, paths: Iterable[str]) -> str:
     """Say that a file is another one's copy: torch.save writes the name that it was given into the file."""
-    names = {path.rpartition("/")[2].rpartition(".")[0]: path for path in paths}
-    for name, path in names.items():
+    names = {_stem(path): path for path in folder.files if path.endswith(TORCH)}  # also of folders inside it
+    for path in paths:
         wrote = torch_zip.root_of(folder, path)
-        if wrote != name and wrote in names:
+        if wrote != _stem(path) and wrote in names:
             return f"{path!a} holds what was saved as {names[wrote]!a}"
     return ""
+
+
+def _stem(path: str) -> str:
+    return path.rpartition("/")[2].rpartition(".")[0]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checkpoint_samples import TRAINER, laid
 from like_torch import dcp
 
 from remuster.launcher.commands import run
@@ -123,3 +124,19 @@ def test_the_path_in_json_is_the_true_one_whatever_the_name_holds(
     assert one["name"] == r"step-5-\n\udcff"
     assert one["path"] == told(capsys, 0, "resume-point", tmp_path)["path"]
     assert Path(one["path"]).is_dir()
+
+
+def test_what_other_nodes_may_have_is_said_and_is_not_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command sees one node; the reason says where the rest may be, if nothing else is wrong."""
+    place = laid(TRAINER, tmp_path, 1)
+    why = (
+        "'rng_state_0.pth' is missing (where each node keeps the files of its own ranks, others may have the rest, "
+        "and a job asks them)"
+    )
+    found = told(capsys, 1, "resume-point", tmp_path, "--world", "2")
+    assert (found["path"], found["refused"]) == (None, [{"name": "checkpoint-5", "reason": why}])
+    (one,) = told(capsys, 1, "checkpoints", tmp_path)["checkpoints"]
+    assert (one["whole"], one["why_not"]) == (False, why)
+    (place / "scheduler.pt").unlink()
+    (one,) = told(capsys, 1, "checkpoints", tmp_path)["checkpoints"]
+    assert one["why_not"] == "'rng_state_0.pth' and 'scheduler.pt' are missing"

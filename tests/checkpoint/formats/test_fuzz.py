@@ -14,11 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from checkpoint_samples import SAMPLES, format_name, judged
+from checkpoint_samples import ACCELERATE, SAMPLES, TRAINER, ZERO, format_name, judged, laid, rank_of
 
+from remuster.checkpoint.examine import Asked, Look, examine
 from remuster.checkpoint.formats.dcp_metadata import METADATA, read_pieces
 from remuster.checkpoint.formats.finding import Whole
 from remuster.checkpoint.formats.folder import Folder
+from remuster.checkpoint.names import candidate
+from remuster.checkpoint.patience import Patience
 
 FEW = 60  # damages of each sample in every run
 MANY = 3000  # in the soak
@@ -129,6 +132,37 @@ WHOLE = [
     ),
 ]
 
+TRAINERS = tuple(one for s in WHOLE if s.path == TRAINER for one in s.unseen)
+ACCELERATES = tuple(one for s in WHOLE if s.path == ACCELERATE for one in s.unseen)
+OF_SCHEDULER = Unseen("delete|rename", r"(\.|old/)?scheduler\.bin(\.bak)?", NOT_COUNTED)
+NEEDS_NO_SCHEDULER = Unseen("delete|rename", r"(\.|old/)?scheduler\.pt(\.bak)?", "DeepSpeed may hold it itself")
+NEEDS_NO_OTHER = Unseen(
+    "delete",
+    r"(optimizer|pytorch_model_fsdp)_0/.*|scheduler\.pt",
+    "DeepSpeed holds an optimizer, and no other is needed",
+)
+SHARDS = (Unseen("swap|copy", r"__\d_0\.distcp", SAME_LAYOUT),)
+TWO_ALIKE = Unseen("swap|copy", r"(optimizer|pytorch_model_fsdp)_0/.*", "both folders of it hold the same sample")
+
+PARTS = [  # of a node that holds the files of these ranks alone
+    (Sample(TRAINER, "transformers", TRAINERS), (0,)),
+    (Sample(TRAINER, "transformers", TRAINERS, world=4), (0, 1)),
+    (Sample(ACCELERATE, "accelerate", ACCELERATES), (1,)),
+    (Sample(ACCELERATE, "accelerate", ACCELERATES, world=3), (0, 1)),
+    (Sample(ZERO, "deepspeed"), (0,)),
+    (Sample("deepspeed/z1b/global_step2", "deepspeed"), (1,)),
+    (Sample("deepspeed/z2/global_step2", "deepspeed"), (1,)),
+    (Sample("deepspeed/z3/global_step2", "deepspeed"), (0,)),
+    (Sample("dcp/own-2/step-5", "dcp"), (0,)),
+    (Sample("dcp/own-4/step-5", "dcp", SHARDS, world=4), (2, 3)),
+    (Sample("dcp/own-4/step-5", "dcp", SHARDS, world=4), (0, 1, 3)),
+    (Sample("trainer over ZeRO", "transformers"), (1,)),
+    (Sample("trainer over both", "transformers", (TWO_ALIKE, NEEDS_NO_SCHEDULER, NEEDS_NO_OTHER)), (0,)),
+    (Sample("trainer over DCP", "transformers", (TWO_ALIKE,)), (1,)),
+    (Sample("accelerate over ZeRO", "accelerate", (OF_SCHEDULER,)), (0,)),
+    (Sample("lightning over ZeRO", "lightning"), (1,)),
+]
+
 Files = dict[str, bytes]
 Damage = tuple[str, tuple[str, ...], Files]  # its kind, the paths it touched, the files afterwards
 
@@ -212,6 +246,55 @@ def damage_it(sample: Sample, folder: Path, seeds: range) -> None:
             pytest.fail(f"{sample}: seed {seed}: {kind} of {paths} was judged {finding}")
 
 
+@pytest.mark.parametrize(("sample", "ranks"), PARTS, ids=str)
+def test_no_bad_part_is_taken(sample: Sample, ranks: tuple[int, ...], tmp_path: Path) -> None:
+    damage_part(sample, ranks, tmp_path, range(FEW // 2))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("sample", "ranks"), PARTS, ids=str)
+def test_none_of_thousands_of_bad_parts_is_taken(sample: Sample, ranks: tuple[int, ...], tmp_path: Path) -> None:
+    damage_part(sample, ranks, tmp_path, range(FEW, FEW + MANY))
+
+
+def damage_part(sample: Sample, ranks: tuple[int, ...], folder: Path, seeds: range) -> None:
+    """Look at one damage of a node's part for each seed, as a node does that is asked for it.
+
+    What is taken must be as it was, as far as the ranks go that it is said to be of: a part of fewer may remain.
+    """
+    place = laid(sample.path, folder, *ranks)
+    files = {str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*") if path.is_file()}
+    found = looked(place, sample.world)
+    assert (found.whole, found.ranks, found.format) == (True, ranks, sample.format), found
+    content = {path: frozenset(contents(Folder(place.parent, place.name), path, files)) for path in files}
+    was = files
+    for seed in seeds:
+        chance = random.Random(seed)
+        kind, paths, now = chance.choice(DAMAGES)(chance, files)
+        write(place, was, now)
+        was = now
+        shared = tuple(path for path in paths if kind != "delete" or rank_of(path) is None)
+        if now == files or (shared and allowed(sample, kind, shared)):
+            continue
+        found = looked(place, sample.world)
+        if not found.whole:
+            continue
+        of = found.ranks or tuple(range(sample.world or 1))
+        needed = {path for path in files if rank_of(path) in (None, *of)}
+        here = Folder(place.parent, place.name)
+        if not set(of) <= {*ranks} or any(
+            path not in now or frozenset(contents(here, path, now)) != content[path] for path in needed
+        ):
+            pytest.fail(f"{sample}, ranks {ranks}: seed {seed}: {kind} of {paths} was taken: {found}")
+
+
+def looked(place: Path, world: int | None) -> Look:
+    entry = candidate(place.name, is_file=False)
+    assert entry is not None
+    return examine(place.parent, entry, Asked(world=world, part=True), Patience(()), {})
+
+
 def allowed(sample: Sample, kind: str, paths: tuple[str, ...]) -> bool:
     """Say whether the format is known not to see this."""
     return any(
@@ -236,7 +319,10 @@ def write(place: Path, was: Files, now: Files) -> None:
 def contents(folder: Folder, path: str, files: Files) -> Iterator[tuple[object, ...]]:
     """Return what a file says, without what pads it: bytes that nobody reads may be damaged."""
     data = files[path]
-    if path.endswith(".distcp") and (metadata := path.rpartition("__")[0] + METADATA) in files:
+    metadata = path.rpartition("__")[0] + METADATA
+    if path.endswith(".distcp") and metadata not in files:  # it was saved without collectives
+        metadata = path.rpartition("_")[0] + METADATA
+    if path.endswith(".distcp") and metadata in files:
         for piece in read_pieces(folder, metadata):
             if piece.file == path.rpartition("/")[2]:
                 held = data[piece.offset :]
