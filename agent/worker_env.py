@@ -102,8 +102,7 @@ def rank_env(spec: JobSpec, place: RankPlace, error_file: str, inherited: Mappin
     if spec.checkpoint_dir is not None:
         env["REMUSTER_CHECKPOINT_DIR"] = str(spec.checkpoint_dir)
     if job.resume is not None and job.resume.path:
-        name, directory = job.resume.name, spec.checkpoint_dir  # the same one may have another path on each node
-        env["REMUSTER_RESUME_FROM"] = str(directory / name) if name and directory is not None else job.resume.path
+        env["REMUSTER_RESUME_FROM"] = _here(spec, job.resume)
         env["REMUSTER_RESUME_STEP"] = str(job.resume.step)
     if spec.virtual_local_rank:
         env["LOCAL_RANK"] = "0"
@@ -134,7 +133,7 @@ def rank_argv(spec: JobSpec, local_rank: int, resume: ResumePoint | None = None)
     """
     args = tuple(_with_local_rank(a, local_rank) for a in spec.script_args)
     if resume is not None and resume.path:
-        args += tuple(_filled(word, resume) for word in spec.checkpoint_args)
+        args += tuple(_filled(word, _here(spec, resume), resume.step) for word in spec.checkpoint_args)
     if spec.no_python:
         return (spec.script, *args)
     script = _with_local_rank(spec.script, local_rank)
@@ -142,10 +141,15 @@ def rank_argv(spec: JobSpec, local_rank: int, resume: ResumePoint | None = None)
     return (spec.python, "-u", *how, script, *args)
 
 
-def _filled(word: str, resume: ResumePoint) -> str:
+def _here(spec: JobSpec, resume: ResumePoint) -> str:
+    """Return the checkpoint's path on this node: that of the node which chose it may be another one."""
+    return resume.path if not resume.name or spec.checkpoint_dir is None else str(spec.checkpoint_dir / resume.name)
+
+
+def _filled(word: str, path: str, step: int) -> str:
     """Fill in where the ranks re-enter. What was split into words stays one word, whatever the path holds."""
-    directory, _, name = resume.path.rstrip("/").rpartition("/")
-    meant = {"path": resume.path, "dir": directory or "/", "name": name, "step": str(resume.step)}
+    directory, _, name = path.rstrip("/").rpartition("/")
+    meant = {"path": path, "dir": directory or "/", "name": name, "step": str(step)}
     return re.sub("{(" + "|".join(RESUME_WORDS) + ")}", lambda m: meant[m[1]], word)
 
 

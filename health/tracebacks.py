@@ -54,7 +54,10 @@ _DIGIT = re.compile(r"\d")
 _MAX_LEAD = 256
 _MAX_ESCAPED = 8192
 MOST_SOURCE = 512
-_IGNORED = re.compile(r"Exception ignored in|Error in atexit\._run_exitfuncs|Exception in thread ")
+_IGNORED = re.compile(
+    r"Exception ignored in|Error in atexit\._run_exitfuncs|Exception in thread |"
+    r"Falling back to rank local metadata\."  # torch's dcp.load, of what was saved with use_collectives=False
+)
 
 
 class Frame(NamedTuple):
@@ -74,7 +77,7 @@ class Raised:
     text: str
     frame: str = ""
     source: str = ""  # what stands below that frame: its line, perhaps others' between
-    ignored: bool = False  # Python itself said that it went on
+    ignored: bool = False  # Python itself, or torch, said that it went on
     replaced: bool = False  # another exception came while it was handled
     frames: tuple[Frame, ...] = field(default=(), compare=False)  # the innermost last
 

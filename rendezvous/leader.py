@@ -38,7 +38,7 @@ from .leader_words import (
     Wake,
     Wrote,
 )
-from .membership import NAMED, Candidate, lack, listed, vacant
+from .membership import NAMED, Candidate, Order, lack, listed, returned, vacant
 from .records import Cause, Member, NodeId, Outcome, Phase, Roster, Round, StoreLoss, unusable
 from .replacing import replace
 from .snapshot import Snapshot, Who, candidates
@@ -249,6 +249,8 @@ def _forming(s: Leader, seen: Seen, at: float) -> Decision:
     size, held = (job.min_nodes, job.max_nodes), held_back(job.flaps, ready)
     held += tuple(c for c in aside(job, ready) if c not in held)
     roster = muster(last if again else None, ready, size, s.limits.order, held)._replace(round=n)
+    if last is not None and not again and s.limits.order is Order.STICKY:
+        roster = returned(last, roster)
     count = len(roster.members)
     places = vacant(roster, job.min_nodes, job.max_nodes)
     if count < job.min_nodes or places or missing:

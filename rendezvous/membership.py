@@ -1,8 +1,10 @@
 """Who runs in a round, in which place, and who joins how. Pure; called by the leader and by a joining agent.
 
 Ranks are sticky: survivors keep their place, holes are filled in join order. A node that takes a hole must have the
-slots of the one it replaces; growth beyond the last size takes anybody. Where nodes ask for their places (static), each
-has the one it asks for, or none. By host name the same nodes are chosen, and stand in the order of their names.
+slots of the one it replaces; growth beyond the last size takes anybody. The first round of a later launch takes whoever
+comes, and seats nodes of the last round where they sat: what they keep on their disks is of their old ranks. Where
+nodes ask for their places (static), each has the one it asks for, or none. By host name the same nodes are chosen, and
+stand in the order of their names.
 """
 
 from __future__ import annotations
@@ -112,6 +114,16 @@ def _sticky(last: Roster | None, order: list[Member], most: int) -> list[Member]
             waiting.remove(fit)
     growth = max(0, most - len(places))
     return [m for m in seats if m is not None][:most] + waiting[:growth]
+
+
+def returned(last: Roster, chosen: Roster) -> Roster:
+    """Return members of a launch's first round in the places that their nodes had in the round before, by name."""
+    if any(m.place >= 0 for m in chosen.members):
+        return chosen
+    sat = {m.node: place for place, m in enumerate(last.members[: len(chosen.members)])}
+    seats = {sat[m.node]: m for m in chosen.members if m.node in sat}
+    rest = iter([m for m in chosen.members if m.node not in sat])
+    return chosen._replace(members=tuple(seats.get(i) or next(rest) for i in range(len(chosen.members))))
 
 
 def _natural(name: str) -> tuple[list[str | int], str]:

@@ -223,6 +223,13 @@ def test_a_checkpoint_is_named_among_the_arguments(path: str, expected: tuple[st
     assert rank_argv(spec, 0, None)[1:] == ("a",)
 
 
+def test_each_node_is_given_the_path_in_its_own_directory() -> None:
+    words = ("{path}", "{dir}", "{name}")
+    spec = replace(SPEC, no_python=True, checkpoint_dir=Path("/mine"), checkpoint_args=words)
+    agreed = ResumePoint("/leader/checkpoint-5", 5, name="checkpoint-5")
+    assert rank_argv(spec, 0, agreed)[1:] == ("/mine/checkpoint-5", "/mine", "checkpoint-5")
+
+
 @pytest.mark.parametrize(
     ("arg", "expected"),
     [

@@ -135,6 +135,16 @@ def test_python_says_when_it_ignored_an_exception() -> None:
     assert read("a", end(text, 1)).exception == "ValueError"
 
 
+def test_dcp_says_that_it_looks_for_a_ranks_own_metadata_and_goes_on() -> None:
+    """It does at each re-entry from what was saved with use_collectives=False; a kill long after is no lack of it."""
+    lacks = "[Errno 2] No such file or directory: '/c/step-10/.metadata'"
+    said = f"Global metadata is not found. Falling back to rank local metadata.\n{TB}FileNotFoundError: {lacks}\n"
+    assert read("a", end(said, -9)).cls == "killed_unknown"
+    assert read("a", end(f"{said}{TB}ValueError: boom", 1)).cls == "user_exception"
+    neither = f"AssertionError: metadata is None; global metadata read failed: {lacks}; rank local metadata read failed: x"
+    assert read("a", end(f"{said}{TB}{neither}", 1)).cls == "ckpt_incomplete"
+
+
 def test_a_cry_after_an_own_exception_is_teardown_and_before_it_is_the_cause() -> None:
     own, cry = TB + "ValueError: boom", TB + "torch.distributed.DistNetworkError: Failed to recv, got 0 bytes."
     assert read("a", end(own + "\n" + cry, 1)).cls == "user_exception"

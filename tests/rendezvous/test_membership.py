@@ -14,6 +14,7 @@ from remuster.rendezvous.membership import (
     choose,
     disagreement,
     lack,
+    returned,
     standing,
     vacant,
 )
@@ -85,6 +86,22 @@ def check_choice(last: str | None, here: str, most: int, members: str, spares: s
 
 def host(name: str, slots: int = 1) -> Candidate:
     return Candidate(Member(NodeId(name), Incarnation(1 + len(name)), "m", slots, name), 1)
+
+
+@pytest.mark.parametrize(
+    ("last", "chosen", "members"),
+    [
+        ("a b", "b' a'", "a' b'"),
+        ("a b c", "d' c' a'", "a' d' c'"),  # who is new has the hole
+        ("a b c", "c' b'", "c' b'"),  # fewer: c's place is none now
+        ("a b", "d' b' c' a'", "a' b' d' c'"),
+        ("a b", "b':2 a", "a b'"),  # with other ranks, too: nobody is refused for them
+        ("a b", "c d", "c d"),
+        ("a b", "b'@0 a'@1", "b' a'"),  # as they ask for it
+    ],
+)
+def test_a_later_launch_seats_nodes_where_they_sat(last: str, chosen: str, members: str) -> None:
+    assert names(returned(roster(last), roster(chosen)).members) == members
 
 
 @pytest.mark.parametrize(

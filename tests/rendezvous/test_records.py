@@ -60,7 +60,7 @@ TERMS = st.builds(Terms, TEXT.map(NodeId), st.lists(st.tuples(PLAIN, PLAIN), max
 RESUME = st.builds(
     ResumePoint, PLAIN, NUMBER, TEXT, TEXT, st.lists(st.tuples(PLAIN, PLAIN), max_size=3).map(tuple), PLAIN
 )
-ASKED = st.builds(Asked, NUMBER, NUMBER, PLAIN, NUMBER, TEXT, NUMBER, NUMBER, TEXT, TEXT)
+ASKED = st.builds(Asked, NUMBER, NUMBER, PLAIN, NUMBER, TEXT, NUMBER, NUMBER, TEXT, TEXT, NUMBER)
 
 COUNT = st.integers(0, 2**40)
 PAID = st.builds(Paid, TEXT, st.lists(NUMBER, max_size=4).map(tuple))

@@ -148,7 +148,7 @@ def test_the_next_launch_waits_as_well_whatever_it_says() -> None:
     scene.until(lambda: not held_by.alive)
     scene.begin("n1", at=scene.world.now + 1.0)
     scene.until_over()
-    assert scene.job()[-2:] == ["R(3) from a checkpoint on n2 n0 spare n1", "D(3) exit 0"]
+    assert scene.job()[-2:] == ["R(3) from a checkpoint on n0 n2 spare n1", "D(3) exit 0"]
 
 
 def test_what_is_done_holds_nothing() -> None:

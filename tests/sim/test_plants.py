@@ -22,7 +22,7 @@ CAUGHT_BY = {
     "hole 9": {"2 rounds"},
     "hole 11": {"3 budget"},
     "hole 12": {"7 ready", "4 nothing is left"},
-    "hole 13": {"2 rounds"},
+    "hole 13": {"2 rounds", "17 whole words"},
     "hole 14": DEAD_FIRST,
     "hole 15": {"4 done", "3 no false loss"},
     "hole 19": {"6 same start"},

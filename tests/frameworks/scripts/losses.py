@@ -5,6 +5,7 @@ No script here knows remuster: each saves as its framework's guide has it, and g
 
 import argparse
 import os
+import signal
 
 SEED = 20261130
 STEPS, SAVE_EVERY = 20, 5
@@ -19,8 +20,10 @@ _file = os.open(os.path.join(given.out, f"losses-{os.environ['RANK']}"), os.O_WR
 
 
 def log(step: int, loss: float) -> None:
-    """Write the loss of a step, counted from 1, as this rank sees it."""
+    """Write the loss of a step, counted from 1, as this rank sees it; in step STAND_AT stand until killed."""
     os.write(_file, f"{os.environ['TORCHELASTIC_RESTART_COUNT']} {step} {float(loss).hex()}\n".encode())
+    while os.environ.get("STAND_AT") == str(step):
+        signal.pause()
 
 
 def seed(step: int) -> int:

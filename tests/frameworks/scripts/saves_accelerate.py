@@ -1,10 +1,13 @@
-"""Accelerate's save_state and load_state, with dropout, a schedule, and a counter of its own."""
+"""Accelerate's save_state and load_state, with dropout, a schedule, and a counter of its own.
+
+With NODE_LOCAL=1 each node has a directory of its own.
+"""
 
 import os
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import set_seed
+from accelerate.utils import ProjectConfiguration, set_seed
 from losses import CHECKPOINTS, SAVE_EVERY, SEED, STEPS, given, log, seed
 
 
@@ -21,7 +24,8 @@ class Progress:
 
 
 torch.set_num_threads(1)
-accelerator, progress = Accelerator(cpu=True), Progress()
+everywhere = ProjectConfiguration(save_on_each_node=os.environ.get("NODE_LOCAL") == "1")
+accelerator, progress = Accelerator(cpu=True, project_config=everywhere), Progress()
 set_seed(SEED)
 net = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Dropout(0.1), torch.nn.Linear(32, 1))
 adam = torch.optim.AdamW(net.parameters(), lr=1e-2)

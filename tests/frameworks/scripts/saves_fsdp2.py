@@ -1,7 +1,8 @@
 """FSDP2 and torch.distributed.checkpoint: every rank writes its shards.
 
 With ASYNC_SAVE=1 they are written behind the training, over a process group of its own: over the ranks' own one both
-would wait for each other without end.
+would wait for each other without end. With NODE_LOCAL=1 each rank also writes metadata of its own, and no rank's files
+are ever seen by another one.
 """
 
 import os
@@ -43,7 +44,7 @@ for step in range(done + 1, STEPS + 1):
         state = {"model": weights, "optimizer": moments, "step": step}
         where = os.path.join(CHECKPOINTS, f"step-{step}")
         if behind is None:
-            dcp.save(state, checkpoint_id=where)
+            dcp.save(state, checkpoint_id=where, use_collectives=os.environ.get("NODE_LOCAL") != "1")
             continue
         if saving is not None:
             saving.result()
