@@ -97,7 +97,9 @@ class Entrance(NamedTuple):
                 self.say(f"checkpoint {name} is passed over: {reason}")
         if result.refused and not (result.point.path or ask.against):
             self.say(f"no checkpoint in {spec.checkpoint_dir} can be re-entered: the job begins from nothing")
-        return Resumed(boottime(), ask.round, result.point, result.refused, None, time.time(), question, result.held)
+        world = ask.roster.world_size if spec.resume_hook is None else 0
+        found = (result.point, result.refused, None, time.time(), question, result.held, world)
+        return Resumed(boottime(), ask.round, *found)
 
     def _others(self, ask: SelectResume) -> Others:
         """Return what the other nodes have to do with the choice, and what the job has against checkpoints."""

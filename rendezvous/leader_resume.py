@@ -44,6 +44,9 @@ def settle(s: Leader, seen: Seen, roster: Roster, at: float) -> tuple[Leader, De
         return s, _choose(s, seen, roster)
     if chosen.outcome is not None:
         return s, _fail(s, seen, chosen.outcome)
+    if chosen.world not in (0, roster.world_size):  # somebody came or went since: as many files may not be there
+        why = f"round {n} is of {roster.world_size} ranks now, not {chosen.world}; looking again"
+        return s, _again(s, left_out(s.agreement, ()), at, why)
     me = (s.own.node, s.own.inc)
     others = [m for m in roster.members if m.who != me]
     if chosen.question is None:
@@ -78,7 +81,8 @@ def settle(s: Leader, seen: Seen, roster: Roster, at: float) -> tuple[Leader, De
     if v.newer and not a.hints:
         name, _, node = v.newer[0]
         return s, _again(s, looked_again(s.agreement, v), at, f"node {node[:64]} has {name[:64]}; looking again")
-    if not asked.name and (v.newer or (v.parts and me not in there)):
+    torn = me in there and any(node in {name for name, _ in there} for *_, node in v.parts)  # as ``parts.py`` has it
+    if not asked.name and (v.newer or (v.parts and not torn)):
         return s, _fail(s, seen, unseen(s.own.node, v))
     if v.newer:
         s = replace(s, resumed=chosen._replace(refused=(*passed_over(v), *chosen.refused)))
