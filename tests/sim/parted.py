@@ -59,6 +59,7 @@ class Parted(Views):
         self.shared = self.rng.random() < 0.2
         self.recorded = self.rng.random() < 0.5
         self.saves: dict[int, Save] = {}
+        self.coming: Roster | None = None  # for which a checkpoint was looked for last
         self.disks: dict[str, tuple[int, int]] = {}  # of a machine: its boot, and how often it was wiped
 
     @property
@@ -121,6 +122,7 @@ class Parted(Views):
 
     def chosen(self, agent: Agent, ask: SelectResume) -> Resumed:
         at, disk, world = agent.clock(), self.disk(agent.machine), ask.roster.world_size
+        self.coming = ask.roster
         against, refused = dict(ask.against), list[tuple[str, str]]()
         hinted = {name for name, *_ in ask.hints}
         for save in self.there(disk):
@@ -220,14 +222,24 @@ class Parted(Views):
         return self.shared and (self.recorded or save.size >= roster.world_size)
 
     def ended(self, new: Job) -> None:
-        """No torn save ends the job while all who made it are still there, if none was ever complete."""
+        """No torn save ends the job while all who made it are there, on their places, if none was ever complete.
+
+        With others beside them, or on other places, the rest may lie on a node that is gone, as far as they can tell.
+        """
         out = new.outcome
         if new.phase is not Phase.FAILED or out is None or out.cls != "fs_transient" or out.exit_code != STORAGE:
             return
         self.world.stats["ended for its checkpoints"] += 1
         if any(save.done for save in self.saves.values()) or NO_ANSWER in out.sentence:
             return
-        rosters = self.world.truth.rosters
-        who = {m for save in self.saves.values() for m in rosters[save.round].members}
-        here = all((a := self._agent(m)) and a.node.inc == m.inc for m in who)
+        here = all(self._again(save) for save in self.saves.values())
         self.world.truth.expect(not here, FIRST, f"{out.sentence}; {self.saves}, {self.about}")
+
+    def _again(self, save: Save) -> bool:
+        """Say whether the round that was about to begin is the one that saved, by incarnation and place."""
+        wrote, now = self.world.truth.rosters[save.round], self.coming
+        agents = [agent for m in wrote.members if (agent := self._agent(m))]
+        disks = {self.disk(agent.machine) for agent in agents}
+        if len(agents) < len(wrote.members) or not (self.shared or len(disks) == len(agents)):
+            return False  # two of one machine see each other's files, as where they have changed places
+        return now is not None and [m.who for m in wrote.members] == [m.who for m in now.members]
