@@ -58,7 +58,7 @@ class Entrance(NamedTuple):
         from .hook import Astray, BuiltIn, Care, Hook, HookError, HookRequest, find_resume_point, parse_hook
 
         care = Care(FileThread("hook"), spec.resume_timeout_s, self.spare, self.say)
-        others, world = self._others(ask), ask.roster.world_size
+        others = self._others(ask)
         history = steps(ask.history)
         request = HookRequest(
             spec.run_id,
@@ -98,9 +98,9 @@ class Entrance(NamedTuple):
                 self.say(f"checkpoint {name} is passed over: {reason}")
         if result.refused and not (result.point.path or ask.against):
             self.say(f"no checkpoint in {spec.checkpoint_dir} can be re-entered: the job begins from nothing")
-        return Resumed(
-            boottime(), ask.round, result.point, result.refused, None, time.time(), question, world, result.held
-        )
+        world = ask.roster.world_size if spec.resume_hook is None else 0
+        found = (result.point, result.refused, None, time.time(), question)
+        return Resumed(boottime(), ask.round, *found, held=result.held, world=world)
 
     def _others(self, ask: SelectResume) -> Others:
         """Return what the other nodes have to do with the choice, and what the job has against checkpoints."""

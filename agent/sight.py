@@ -75,7 +75,7 @@ def _answer(asked: Asked, directory: Path | None, give_up: Callable[[], bool]) -
         found = Found.LACKS if asked.name else Found.CAN
         return Sight(asked.mark, found, "it was given no --checkpoint-dir")
     try:
-        have = steps(directory, asked.step, MOST_STEPS)
+        have = steps(directory, asked.step, MOST_STEPS, asked.part or None)
         parts = newest_part(directory, asked.part) if asked.part and not asked.name else ()
     except Unreadable as error:  # what it holds is not known; that it holds nothing is not either
         return Sight(asked.mark, Found.UNKNOWN, str(error))

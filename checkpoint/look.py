@@ -92,15 +92,16 @@ def _look(directory: Path, name: str, there: Print, patience: Patience, give_up:
     return Looked(View.LACKS if absent else View.DIFFERS, manifest.reason)
 
 
-def steps(directory: Path, above: int, most: int) -> tuple[tuple[str, int], ...]:
+def steps(directory: Path, above: int, most: int, world: int | None = None) -> tuple[tuple[str, int], ...]:
     """Return up to ``most`` steps that there are, newest first; of those above ``above`` a few, with good markers only.
 
-    ``Unreadable`` means that the directory could not be listed.
+    ``world``: ranks of the round, where a few ranks' files are not to pass for all of it. ``Unreadable`` means that the
+    directory could not be listed.
     """
     patience = Patience(())
     listed = [(one, one.step) for one in scan(directory, patience).candidates if one.step is not None]
     newer = [(one, step) for one, step in listed if step > above][:NEWER]
-    quick = Asked(deep=False)
+    quick = Asked(world=world, deep=False)
     newer = [(one, step) for one, step in newer if examine(directory, one, quick, patience, {}).whole]
     older = [(one, step) for one, step in listed if step <= above][: most - NEWER]
     return tuple((one.name, step) for one, step in (*newer, *older))

@@ -61,9 +61,9 @@ def nothing_short(_m: Member, _sight: Sight) -> str:
     return ""
 
 
-def lacking(m: Member, what: str) -> Bar:
+def lacking(who: Who, what: str) -> Bar:
     """Bar a node that has not got what it should load."""
-    return Bar(m.who, f"node {m.node[:64]} lacks it: {what}", absent=True)
+    return Bar(who, f"node {who[0][:64]} lacks it: {what}", absent=True)
 
 
 def sights(reports: Mapping[Who, Report], asked: Asked) -> dict[Who, Sight]:
@@ -122,9 +122,9 @@ def _bar(m: Member, sight: Sight, short: Callable[[Member, Sight], str]) -> Bar 
     """Say why a node cannot load a checkpoint, and tell what is missing there from what is bad there; None: it can."""
     if sight.found is Found.CAN:
         what = short(m, sight)
-        return lacking(m, what) if what else None
+        return lacking(m.who, what) if what else None
     if sight.found is Found.LACKS:
-        return lacking(m, sight.why)
+        return lacking(m.who, sight.why)
     return Bar(m.who, f"node {m.node[:64]} has a bad one, or another: {sight.why}")
 
 

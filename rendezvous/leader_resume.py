@@ -6,17 +6,17 @@ Called by ``leader.py`` when a round could close; ``agreement.py`` weighs what t
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
+from typing import NamedTuple
 
 from . import writes
 from .agreement import (
     Agreement,
     Bar,
+    Verdict,
     apart_words,
     awaiting,
     left_out,
     looked_again,
-    nothing_short,
     passed_over,
     refused,
     sights,
@@ -25,9 +25,9 @@ from .agreement import (
     waits_for,
     weigh,
 )
-from .asked import HOOKS, Sight
+from .asked import HOOKS, Asked, Sight
 from .leader_state import Decision, Leader, submit
-from .leader_words import SelectResume, Wake
+from .leader_words import Resumed, SelectResume, Wake
 from .parts import short, shortage, stranded, without_part
 from .records import Member, Outcome, Roster
 from .snapshot import Who
@@ -38,14 +38,15 @@ from .writes import Seen
 def settle(s: Leader, seen: Seen, roster: Roster, at: float) -> tuple[Leader, Decision | None]:
     """Have the resume point chosen and agreed on; without a decision it stands, and the round may close."""
     n, chosen = seen.job.round, s.resumed
-    if chosen is not None and chosen.world not in (0, roster.world_size):  # nodes have come or gone since
-        s, chosen = replace(s, resumed=None), None
     if chosen is None or chosen.round != n:
         if s.asked == ("resume", n):
             return s, (s, ())
         return s, _choose(s, seen, roster)
     if chosen.outcome is not None:
         return s, _fail(s, seen, chosen.outcome)
+    if chosen.world not in (0, roster.world_size):  # somebody came or went since: as many files may not be there
+        why = f"round {n} is of {roster.world_size} ranks now, not {chosen.world}; looking again"
+        return s, _again(s, left_out(s.agreement, ()), at, why)
     me = (s.own.node, s.own.inc)
     others = [m for m in roster.members if m.who != me]
     if chosen.question is None:
@@ -59,7 +60,10 @@ def settle(s: Leader, seen: Seen, roster: Roster, at: float) -> tuple[Leader, De
     if others and (seen.job.asked is None or seen.job.asked.mark != asked.mark):
         return s, submit(s, seen, writes.ask(s.view.keys, s.own, s.token, seen, asked))
     found = sights(s.view.reports("looked", n), asked)
-    lacks = partial(_short, roster) if parted else nothing_short
+
+    def lacks(m: Member, sight: Sight) -> str:
+        return short(roster, m, sight.ranks) if parted else ""
+
     v = weigh(asked, others, found, (name for name, _ in chosen.refused), lacks)
     s = replace(s, agreement=awaiting(a, v, at))
     if mute := unanswered(s.agreement, v, at - s.limits.look_s):
@@ -67,9 +71,26 @@ def settle(s: Leader, seen: Seen, roster: Roster, at: float) -> tuple[Leader, De
     if v.silent:
         until = min(since for _, since in s.agreement.since) + s.limits.look_s
         return s, (s, (Wake(until, f"round {n}: waiting for {waits_for(v, asked)}"),))
+    return _follow(s, seen, roster, Weighed(chosen, asked, v, found, parted), at)
+
+
+class Weighed(NamedTuple):
+    """What was chosen and asked, when all have answered."""
+
+    chosen: Resumed
+    asked: Asked
+    v: Verdict
+    found: dict[Who, Sight]
+    parted: bool  # each node is to hold its own ranks' files alone
+
+
+def _follow(s: Leader, seen: Seen, roster: Roster, w: Weighed, at: float) -> tuple[Leader, Decision | None]:
+    """Go by what the answers come to."""
+    me, (chosen, asked, v, found, parted) = (s.own.node, s.own.inc), w
     last = s.view.roster(seen.job)
     there = frozenset(m.who for m in last.members) if last is not None else frozenset[Who]()
-    if parted and (lack := shortage(roster, me, chosen.held, v, found, there)) and (lack.torn or lack.own):
+    lack = shortage(roster, me, chosen.held, v, found, there) if parted else None
+    if lack is not None and (lack.torn or lack.own):
         a = without_part(s.agreement, asked, lack, chosen.refused)
         return s, _again(s, a, at, f"{asked.name[:64]} is passed over: {a.against[-1][1]}")
     if v.unable:
@@ -77,18 +98,15 @@ def settle(s: Leader, seen: Seen, roster: Roster, at: float) -> tuple[Leader, De
         if older is None:
             return s, _without(s, v.unable, at)
         return s, _again(s, older, at, f"{asked.name[:64]} is passed over: {older.against[-1][1]}")
-    if v.newer and not a.hints:
+    if v.newer and not s.agreement.hints:
         name, _, node = v.newer[0]
         return s, _again(s, looked_again(s.agreement, v), at, f"node {node[:64]} has {name[:64]}; looking again")
-    if not asked.name and (v.newer or (v.parts and me not in there)):
+    torn = me in there and any(node in {name for name, _ in there} for *_, node in v.parts)  # as ``parts.py`` has it
+    if not asked.name and (v.newer or (v.parts and not torn)):
         return s, _fail(s, seen, unseen(s.own.node, v))
     if v.newer:
         s = replace(s, resumed=chosen._replace(refused=(*passed_over(v), *chosen.refused)))
     return s, None
-
-
-def _short(roster: Roster, m: Member, sight: Sight) -> str:
-    return short(roster, m, sight.ranks)
 
 
 def _choose(s: Leader, seen: Seen, roster: Roster) -> Decision:

@@ -74,8 +74,8 @@ class Resumed(NamedTuple):
     outcome: Outcome | None = None
     wall: float = 0.0  # wall clock at the choice, for people
     question: Asked | None = None  # what the other members are asked, if there is anything to ask
-    world: int = 0  # ranks of the roster that it was chosen for; 0: whoever comes
     held: Held = Held()  # what of it lies on this node, where the question is about parts
+    world: int = 0  # ranks of the round that it was looked for, where what is whole depends on that
 
 
 class Wrote(NamedTuple):

@@ -8,7 +8,7 @@ progress that must not be begun anew from nothing.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 from typing import NamedTuple
 
 from .agreement import AGAIN, CLASS, STORAGE, Agreement, Bar, Verdict, lacking, merged, objected, spoken
@@ -37,37 +37,50 @@ def short(roster: Roster, m: Member, held: Ranges) -> str:
 
 
 def shortage(
-    roster: Roster, own: Who, held: Held, v: Verdict, found: Mapping[Who, Sight], last: Container[Who]
+    roster: Roster, own: Who, held: Held, v: Verdict, found: Mapping[Who, Sight], last: Collection[Who]
 ) -> Shortage | None:
     """Return who cannot load a part; None when everybody can. ``last``: the members of the last round formed."""
     members = {m.who: m for m in roster.members}
     mine: tuple[Bar, ...] = ()
-    if held.wrote and held.wrote != roster.world_size:
+    if held.wrote and held.wrote != roster.world_size:  # a spare that chooses says so for the members
         why = f"{held.wrote} ranks wrote it, each node its own, and {roster.world_size} are to come"
-        mine = (lacking(members[own], why),) if own in members else ()
+        mine = (lacking(own, why),)
     elif own in members and (why := short(roster, members[own], held.ranks)):
-        mine = (lacking(members[own], why),)
+        mine = (lacking(own, why),)
     bars = (*mine, *v.unable)
     if not bars:
         return None
     sight = {**found, own: Sight((0, 0), Found.CAN, ranks=held.ranks)}
-    same = any(_overlap(held.ranks, sight[bar.who].ranks) for bar in v.unable)  # it is one directory
-    torn = same or any(_interrupted(roster, members[bar.who], sight[bar.who], last) for bar in bars)
-    return Shortage(bars, mine, torn)
+    seen = [sight[who].ranks for who in members if who != own]
+    one_directory = bool(seen) and all(_overlap(held.ranks, ranks) for ranks in seen)
+    names = {node for node, _ in last}
+    if not any(node in names for node, inc in members if sight[node, inc].ranks):  # an earlier round wrote it
+        last = ()
+    alike = held.wrote in (0, roster.world_size) and all(
+        _own(roster, m, sight[who].ranks) for who, m in members.items()
+    )
+    torn = any(
+        _interrupted(roster, members[bar.who], sight[bar.who], last, alike) for bar in bars if bar.who in members
+    )
+    return Shortage(bars, mine, one_directory or torn)
 
 
-def _interrupted(roster: Roster, m: Member, sight: Sight, last: Container[Who]) -> bool:
+def _interrupted(roster: Roster, m: Member, sight: Sight, last: Container[Who], alike: bool) -> bool:
     """Say that what a node holds is what an interrupted save leaves: a bad file, too few of its own, or nothing.
 
-    Nothing says so only of one that has been a member all along; another one may have come in place of who has it.
+    Nothing says so only of one that has been a member all along; another one may have come in place of who has it. Too
+    few say so only where it is ``alike``: written by as many ranks as are to come, on the same places.
     """
     if sight.found is Found.DIFFERS:
         return True
     if not sight.ranks:
         return m.who in last
-    first, most = _ranks_of(roster, m)
-    few = all(first <= low and high <= most for low, high in sight.ranks)
-    return few and bool(short(roster, m, sight.ranks))
+    return alike and bool(short(roster, m, sight.ranks))
+
+
+def _own(roster: Roster, m: Member, held: Ranges) -> bool:
+    first, last = _ranks_of(roster, m)
+    return all(first <= low and high <= last for low, high in held)
 
 
 def _ranks_of(roster: Roster, m: Member) -> tuple[int, int]:

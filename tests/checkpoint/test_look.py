@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from checkpoint_samples import SAMPLES
 from steps_on_disk import copied, published
 
 from remuster.checkpoint.errors import Unreadable
@@ -162,3 +163,12 @@ def test_the_steps_of_a_node_newest_first(tmp_path: Path) -> None:
     assert steps(tmp_path / "nowhere", -1, 32) == ()
     with pytest.raises(Unreadable):
         steps(tmp_path / step_name(5) / MANIFEST, -1, 32)
+
+
+def test_the_files_of_the_first_ranks_alone_are_none_that_somebody_has(tmp_path: Path) -> None:
+    """Where nothing records how many ranks there were, the round's number tells a node's part from all of it."""
+    kept = tmp_path / "kept"
+    shutil.copytree(SAMPLES / "accelerate" / "complete", kept)
+    (kept / "checkpoint_5" / "random_states_1.pkl").unlink()
+    assert steps(kept, -1, 8, 2) == ()
+    assert steps(kept, -1, 8, 1) == (("checkpoint_5", 5),)

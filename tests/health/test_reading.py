@@ -141,7 +141,9 @@ def test_dcp_says_that_it_looks_for_a_ranks_own_metadata_and_goes_on() -> None:
     said = f"Global metadata is not found. Falling back to rank local metadata.\n{TB}FileNotFoundError: {lacks}\n"
     assert read("a", end(said, -9)).cls == "killed_unknown"
     assert read("a", end(f"{said}{TB}ValueError: boom", 1)).cls == "user_exception"
-    neither = f"AssertionError: metadata is None; global metadata read failed: {lacks}; rank local metadata read failed: x"
+    neither = (
+        f"AssertionError: metadata is None; global metadata read failed: {lacks}; rank local metadata read failed: x"
+    )
     assert read("a", end(f"{said}{TB}{neither}", 1)).cls == "ckpt_incomplete"
 
 

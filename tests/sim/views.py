@@ -101,6 +101,9 @@ class Views:
 
     # -- the rule
 
+    def ended(self, new: Job) -> None:
+        """Of how a job ends nothing is asked where the views alone differ."""
+
     def formed(self, old: Job, new: Job, roster: Roster, after: Tree) -> None:
         """No round runs with a resume point that a member had refused or was not asked about."""
         expect, n = self.world.truth.expect, new.round

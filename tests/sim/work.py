@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from remuster.agent.node_words import Start
 
 from .guardian import Rank
+from .parted import Parted
 
 if TYPE_CHECKING:
     from .world import World
@@ -74,12 +75,19 @@ class Work:
     def _save_later(self, group: Group) -> None:
         def save() -> None:
             if group.broken_at is None and any(r.alive for r in group.ranks):
-                self._publish(self._step(group))
+                self._publish(group)
                 self._save_later(group)
 
         self.world.after(2 + self.world.rng.random() * 6, save)
 
-    def _publish(self, step: int) -> None:
+    def _publish(self, group: Group) -> None:
+        if isinstance(self.world.views, Parted):
+            self.world.views.save(group, self._step(group))
+        else:
+            self.published(self._step(group))
+
+    def published(self, step: int) -> None:
+        """Take a checkpoint for one that is there, unless there is a newer one."""
         if step > (self.checkpoints[-1] if self.checkpoints else 0):
             self.checkpoints.append(step)
             self.published_at = self.world.now
@@ -92,7 +100,7 @@ class Work:
         """A rank ends on SIGTERM; one in three saves a last checkpoint in its grace."""
         if rank.alive and not rank.killed:
             if self.world.rng.random() < 0.3:
-                self._publish(self._step(self.groups[rank.round]))
+                self._publish(self.groups[rank.round])
             self.end(rank, status)
 
     def end(self, rank: Rank, status: int) -> None:

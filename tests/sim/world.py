@@ -24,6 +24,7 @@ from .agents import Agent
 from .faults import Injector
 from .invariants import Truth, Violation
 from .net import Net
+from .parted import Parted
 from .rules import Rules
 from .store import SimStore
 from .telling import tell
@@ -54,6 +55,7 @@ class Config:
     check: str = ""  # how the check of a blamed node ends; '' = by chance
     views: float = 0.0  # share of machines that may see other checkpoints than the rest
     fixed_views: bool = False  # … as a story says
+    parted: bool = False  # each machine holds the files of its own ranks alone; with ``views``
     asks: bool = False  # there is a scheduler that says how much time is left, or does not
     hold: bool = False  # the first launch, and most later ones, are begun with --on-store-loss=hold
     timing: Timing = Timing(15, 3.0)
@@ -113,7 +115,7 @@ class World:
         self.net = Net(self)
         self.store = SimStore(self)
         self.work = Work(self, self.cfg.steps)
-        self.views = Views(self)
+        self.views = Parted(self) if self.cfg.parted else Views(self)
         self.injector = Injector(self)
 
     # -- time
@@ -160,6 +162,7 @@ class World:
         return not self.injector.coming and not self.living() and not self.work.living()
 
     def phase_changed(self, old: Job, new: Job) -> None:
+        self.views.ended(new)
         self.injector.phase_changed(new)
 
     def _ended(self) -> None:

@@ -111,14 +111,18 @@ BAD: list[tuple[str, str]] = [
 ]
 
 
-@pytest.mark.parametrize("spoil", [cut_short, zeroed, emptied, Path.unlink], ids=lambda f: f.__name__)
-@pytest.mark.parametrize(("sample", "file"), BAD)
+SPOILT = [(sample, file, spoil) for sample, file in BAD for spoil in (cut_short, zeroed, emptied, Path.unlink)]
+
+
+@pytest.mark.parametrize(
+    ("sample", "file", "spoil"),
+    [(*one, spoil) for *one, spoil in SPOILT if spoil is not zeroed or one[1] != "model.safetensors"],  # no checksums
+    ids=lambda one: getattr(one, "__name__", None),
+)
 def test_a_part_with_a_bad_file_of_its_own_is_none(
     sample: str, file: str, spoil: Callable[[Path], None], tmp_path: Path
 ) -> None:
     place = laid(sample, tmp_path, 0)
-    if spoil is zeroed and file == "model.safetensors":
-        pytest.skip("its numbers carry no checksum")
     spoil(place / file)
     assert not ranks(as_part(place)), as_part(place)
 
