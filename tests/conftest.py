@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from fake_nvml.driver import FakeDriver, build
+from hypothesis import settings
 
 for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     # Under nohup, or in the background of a shell, these are ignored, and so would they be in every command under test.
@@ -19,6 +20,10 @@ for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
 # Where this is set, each of the thousands of processes under test would compile all that it imports anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# An example takes as long as the machine lets it; each test has its timeout.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 CI = os.environ.get("REMUSTER_CI") == "1"
 

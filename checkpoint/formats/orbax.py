@@ -22,8 +22,8 @@ SUCCESS = "commit_success.txt"
 SUCCESSFUL = b"Checkpoint commit was successful"
 LARGEST = 1 << 16
 TEMPORARY = ".orbax-checkpoint-tmp"
-PART = re.compile(r"(.*/)?ocdbt\.process_(\d+)(?=/|$)")  # of one process, before they were taken into one tree
-PROCESS = re.compile(r"(?:.*/)?array_metadatas/process_(\d+)")
+PART = re.compile(r"(.*/)?ocdbt\.process_(\d{1,6})(?=/|$)")  # of one process, before they were taken into one tree
+PROCESS = re.compile(r"(?:.*/)?array_metadatas/process_(\d{1,6})")
 PARSED = re.compile(r"(?:.*/)?(_METADATA|_sharding|array_metadatas/process_\d+|\.zarray|zarr\.json)")
 JSON = "JsonCheckpointHandler"  # writes a file "metadata"
 TREES = ("StandardCheckpointHandler", "PyTreeCheckpointHandler")

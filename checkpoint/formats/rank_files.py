@@ -10,6 +10,7 @@ from .finding import Question, Torn
 from .folder import Folder
 from .torch_zip import saved_as_another
 
+DIGITS = 6  # of a rank: a name with more would be the last of millions that are missing
 UNRECORDED = "the number of ranks that wrote it is not recorded"
 
 
@@ -30,7 +31,8 @@ def rank_files(
 
     Of a ``part`` nothing is lacking where any rank has left its file.
     """
-    found = {int(match[1]): path for path in files if (match := re.fullmatch(pattern, path))}
+    matches = ((re.fullmatch(pattern, path), path) for path in files)
+    found = {int(match[1]): path for match, path in matches if match and len(match[1]) <= DIGITS}
     wrote = max(found, default=-1) + 1
     lacking = tuple(name(rank) for rank in range(max(wrote, world or 1)) if rank not in found)
     if part and found and lacking:

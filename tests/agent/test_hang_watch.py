@@ -183,11 +183,10 @@ time.sleep(600)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make a time namespace")
-@pytest.mark.parametrize(("away_s", "most", "hangs"), [(-5000, 1 << 40, False), (5000, 3, True)])
-def test_steps_by_another_clock_are_no_steps(scene: Scene, away_s: int, most: int, hangs: bool) -> None:
+@pytest.mark.parametrize(("away", "most", "hangs"), [(-1, 1 << 40, False), (1, 3, True)], ids=["behind", "ahead"])
+def test_steps_by_another_clock_are_no_steps(scene: Scene, away: int, most: int, hangs: bool) -> None:
     """Red when they are believed: behind, a rank is taken for hung whatever it says; ahead, never."""
-    if away_s < 0 and boottime() < -away_s:
-        pytest.skip("this machine has not been up for long enough")
+    away_s = away * min(5000, int(boottime() / 2))  # no clock can be before the machine's start
     env = {**os.environ, "REMUSTER_BEATS": scene.page.address(0), "REMUSTER_ROUND": "1"}
     program = (sys.executable, "-c", BEATS.format(most=most))
     inside = ["unshare", "--time", "--boottime", str(away_s), "--fork", "--kill-child", *program]
@@ -195,7 +194,7 @@ def test_steps_by_another_clock_are_no_steps(scene: Scene, away_s: int, most: in
     async def story() -> None:
         with subprocess.Popen(inside, env=env, stdout=subprocess.DEVNULL) as process:
             await wait_for(scene.page.read)
-            assert abs(scene.page.read()[0].last_s - boottime() - away_s) < 60
+            assert abs(scene.page.read()[0].last_s - boottime() - away_s) < min(60, abs(away_s) / 2)
             watch, rank = scene.watch(1.0), RankHere(10, 0, process.pid, scene.folder, {})
             watch.begin(Begun(Round(1), scene.began, (rank,)))
             if hangs:

@@ -79,7 +79,7 @@ class Led:
         tree = {KEYS.job: KeyValue(KEYS.job, encode(job), 4, 8)}
         tree[KEYS.leader] = KeyValue(KEYS.leader, b"a@1", TOKEN, TOKEN, INC[A])
         tree[KEYS.roster(job.formed)] = KeyValue(KEYS.roster(N), encode(ROSTER._replace(round=job.formed)), 7, 7)
-        history = resumed_bytes(words.Resumed(0.0, N, POINT))
+        history = resumed_bytes(words.Resumed(0.0, N, POINT), 2)
         tree[KEYS.history(N)] = KeyValue(KEYS.history(N), history, 7, 7)
         for node, inc in INC.items():
             record = Node(inc, f"m-{node}", "b", "10.0.0.1", 2, job.round)

@@ -67,6 +67,11 @@ def test_a_job_that_grew_or_shrank_goes_by_the_round_that_saved_it(
     assert bool(choice.path) is whole
 
 
+def test_a_number_that_is_no_ranks_holds_nothing_up(real: Path) -> None:
+    shutil.copy(real / "rng_state_1.pth", real / "rng_state_99999999999.pth")
+    assert isinstance(judged(real), Whole)
+
+
 def test_a_rank_that_was_killed_before_its_random_state(real: Path) -> None:
     """trainer_state.json is there: rank 0 does not wait for the others."""
     (real / "rng_state_1.pth").unlink()
