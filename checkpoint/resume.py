@@ -30,7 +30,7 @@ class Choice:
     verified: str = ""
     refused: tuple[tuple[str, str], ...] = ()  # (name, reason) of newer ones that were passed over
     ranks: tuple[int, ...] = ()  # whose files are here, where it is a part: the other nodes must have the rest
-    world: int | None = None  # ranks that wrote it, where that is recorded
+    world: int | None = None  # of a part: ranks that wrote it all, where that is recorded
     astray: str = ""  # why another directory or format should have been given; then nothing may begin from nothing
 
 
@@ -58,7 +58,7 @@ def first_whole(directory: Path, found: Iterable[Look]) -> Choice:
             fits, astray = fits or look.fits, astray or (look.astray and f"{shown(look.name)}: {look.astray}")
             continue
         words = look.words if look.step is not None else f"{look.words}; nothing says its step"
-        world = None if look.counted else look.world
+        world = look.world if look.ranks else None
         path = str(directory.absolute() / look.name)
         return Choice(path, look.step or 0, look.format, words, tuple(refused), look.ranks, world)
     return Choice(refused=tuple(refused), astray="" if fits else astray)
