@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from .formats.finding import Finding, Format, Question, Whole
     from .formats.folder import Folder
 
-# Which checkpoints were found whole before, by path, format and world: not read again while no file has changed.
-Seen = dict[tuple[str, str, "int | None"], tuple[object, "Whole | None"]]
+# Which checkpoints were found whole before, by path, format, and how many ranks come and wrote it: not read again while
+# no file has changed.
+Seen = dict[tuple[str, str, "int | None", "int | None"], tuple[object, "Whole | None"]]
 
 OWN = "manifest"
 LOOSE = "torch"  # the format of single files, which lie beside other things
@@ -107,7 +108,7 @@ def _own(directory: Path, candidate: Candidate, asked: Asked, patience: Patience
 def _hashed(path: Path, manifest: Manifest, patience: Patience, asked: Asked, seen: Seen) -> Verified | Refused:
     from .formats.folder import Folder
 
-    key = (str(path), OWN, None)
+    key = (str(path), OWN, None, None)
     try:
         stamp = Folder(path.parent, path.name).stamp
     except OSError:  # more, or deeper, than a framework's; the manifest alone says what must be there
@@ -205,7 +206,7 @@ def _judged(folder: Folder, format_: Format | None, question: Question, seen: Se
     if format_ is None or not question.deep:
         return known.judge(folder, question, format_)
     kind = f"part of {format_.name}" if question.part else format_.name
-    key, stamp = (str(folder.directory / folder.name), kind, question.ranks), folder.stamp
+    key, stamp = (str(folder.directory / folder.name), kind, question.world, question.wrote), folder.stamp
     before = seen.get(key)
     if before is not None and before[0] == stamp and before[1] is not None:
         return before[1]
