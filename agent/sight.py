@@ -82,7 +82,7 @@ def _answer(asked: Asked, directory: Path | None, give_up: Callable[[], bool]) -
         parts = newest_part(directory, asked.part) if asked.part else ()
         return Sight(asked.mark, Found.CAN, steps=have, parts=parts)
     if asked.part:
-        part = look_part(directory, asked.name, asked.step, asked.format, asked.part, give_up)
+        part = look_part(directory, asked.name, asked.step, asked.format, asked.part, Patience(), give_up)
         return Sight(asked.mark, FOUND[part.view], part.why, have, ranges(part.ranks))
     there = Print(asked.files, asked.bytes, asked.digest, asked.sign)
     looked = look(directory, asked.name, there, Patience(), give_up)

@@ -136,7 +136,10 @@ def _others(directory: Path, candidate: Candidate, asked: Asked, patience: Patie
             folder = Folder(directory, candidate.name)
             format_ = known.named(asked.format) if asked.format else known.format_of(folder)
             look = look._replace(format=format_.name if format_ else "")
-            finding = _part(folder, format_, question, seen) if asked.part else None
+            short = asked.part and _lacks(folder, format_, question)
+            if short and patience.again():  # where the directory is shared the rest may only be hidden
+                continue
+            finding = _part(folder, format_, question, seen) if short else None
             finding = finding or _judged(folder, format_, question, seen)
             if not (isinstance(finding, Torn) and finding.lacking and patience.again()):
                 break
@@ -187,14 +190,19 @@ def _claimed(folder: Folder, format_: Format | None, candidate: Candidate) -> bo
     return format_.claims(folder.name, folder.files)
 
 
-def _part(folder: Folder, format_: Format | None, question: Question, seen: Seen) -> Finding | None:
-    """Judge an entry as a part, if nothing is wrong with it but that other ranks' files are not here; else None."""
+def _lacks(folder: Folder, format_: Format | None, question: Question) -> bool:
+    """Say whether names and sizes show nothing wrong with an entry but that files are not here."""
     from .formats import known
-    from .formats.finding import Torn, Whole
+    from .formats.finding import Torn
 
     quick = known.judge(folder, replace(question, deep=False), format_)
-    if not (isinstance(quick, Torn) and quick.lacking):
-        return None
+    return isinstance(quick, Torn) and bool(quick.lacking)
+
+
+def _part(folder: Folder, format_: Format | None, question: Question, seen: Seen) -> Finding | None:
+    """Judge an entry as a part; None if there is more wrong with it than that other ranks' files are not here."""
+    from .formats.finding import Whole
+
     finding = _judged(folder, format_, replace(question, part=True), seen)
     return finding if isinstance(finding, Whole) and finding.ranks else None
 

@@ -27,12 +27,17 @@ class Part(NamedTuple):
 
 
 def look_part(
-    directory: Path, name: str, step: int, format_: str, world: int, give_up: Callable[[], bool] = never
+    directory: Path,
+    name: str,
+    step: int,
+    format_: str,
+    world: int,
+    patience: Patience,
+    give_up: Callable[[], bool] = never,
 ) -> Part:
     """Judge what stands under ``name`` in a checkpoint directory, for a round of ``world`` ranks."""
     if not inside(directory, directory / name):
         return Part(View.DIFFERS, f"{name!a} is no name of a checkpoint")
-    patience = Patience()
     while not present(directory / name):  # NFS hides for a while what another node has written
         if not patience.again():
             return Part(View.LACKS, "it is not there")
@@ -41,7 +46,7 @@ def look_part(
         return Part(View.DIFFERS, "it is no checkpoint here")
     asked = Asked(format=format_, world=world, give_up=give_up, part=True)
     try:
-        found = examine(directory, candidate, asked, Patience(()), {})
+        found = examine(directory, candidate, asked, patience, {})
     except GaveUp as error:
         return Part(View.UNKNOWN, str(error))
     if not found.whole:
