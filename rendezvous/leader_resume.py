@@ -5,6 +5,7 @@ Called by ``leader.py`` when a round could close; ``agreement.py`` weighs what t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -28,7 +29,7 @@ from .agreement import (
 from .asked import HOOKS, Sight
 from .leader_state import Decision, Leader, submit
 from .leader_words import SelectResume, Wake
-from .parts import short, shortage, stranded, without_part
+from .parts import Span, short, shortage, spans, stranded, without_part
 from .records import Member, Outcome, Roster
 from .snapshot import Who
 from .suspects import below, objections
@@ -57,7 +58,7 @@ def settle(s: Leader, seen: Seen, roster: Roster, at: float) -> tuple[Leader, De
     if others and (seen.job.asked is None or seen.job.asked.mark != asked.mark):
         return s, submit(s, seen, writes.ask(s.view.keys, s.own, s.token, seen, asked))
     found = sights(s.view.reports("looked", n), asked)
-    lacks = partial(_short, roster) if parted else nothing_short
+    lacks = partial(_short, spans(roster)) if parted else nothing_short
     v = weigh(asked, others, found, (name for name, _ in chosen.refused), lacks)
     s = replace(s, agreement=awaiting(a, v, at))
     if mute := unanswered(s.agreement, v, at - s.limits.look_s):
@@ -66,8 +67,7 @@ def settle(s: Leader, seen: Seen, roster: Roster, at: float) -> tuple[Leader, De
         until = min(since for _, since in s.agreement.since) + s.limits.look_s
         return s, (s, (Wake(until, f"round {n}: waiting for {waits_for(v, asked)}"),))
     last = s.view.roster(seen.job)
-    there = frozenset(m.who for m in last.members) if last is not None else frozenset[Who]()
-    if parted and (lack := shortage(roster, me, chosen.held, v, found, there)) and (lack.torn or lack.own):
+    if parted and (lack := shortage(roster, me, chosen.held, v, found, last)) and (lack.torn or lack.own):
         a = without_part(s.agreement, asked, lack, chosen.refused)
         return s, _again(s, a, at, f"{asked.name[:64]} is passed over: {a.against[-1][1]}")
     if v.unable:
@@ -78,15 +78,15 @@ def settle(s: Leader, seen: Seen, roster: Roster, at: float) -> tuple[Leader, De
     if v.newer and not a.hints:
         name, _, node = v.newer[0]
         return s, _again(s, looked_again(s.agreement, v), at, f"node {node[:64]} has {name[:64]}; looking again")
-    if not asked.name and (v.newer or (v.parts and me not in there)):
+    if not asked.name and (v.newer or (v.parts and (last is None or last.place(*me) is None))):
         return s, _fail(s, seen, unseen(s.own.node, v))
     if v.newer:
         s = replace(s, resumed=chosen._replace(refused=(*passed_over(v), *chosen.refused)))
     return s, None
 
 
-def _short(roster: Roster, m: Member, sight: Sight) -> str:
-    return short(roster, m, sight.ranks)
+def _short(to_run: Mapping[Who, Span], m: Member, sight: Sight) -> str:
+    return short(to_run[m.who], sight.ranks)
 
 
 def _choose(s: Leader, seen: Seen, roster: Roster) -> Decision:

@@ -8,15 +8,18 @@ progress that must not be begun anew from nothing.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from .agreement import AGAIN, CLASS, STORAGE, Agreement, Bar, Verdict, lacking, merged, objected, spoken
 from .asked import Asked, Found, Held, Ranges, Sight
-from .records import Member, Outcome, Roster
+from .records import Outcome, Roster
 from .snapshot import Who
 
 PLACES = "Where the same nodes are to run others' ranks now, give each its old place (--node-rank)"
+
+Span = tuple[int, int]
+"""The first and the last of a member's ranks."""
 
 
 class Shortage(NamedTuple):
@@ -27,53 +30,65 @@ class Shortage(NamedTuple):
     torn: bool  # its save was interrupted: nobody ever had all of it
 
 
-def short(roster: Roster, m: Member, held: Ranges) -> str:
+def spans(roster: Roster) -> dict[Who, Span]:
+    """Return the ranks that each member is to run."""
+    out: dict[Who, Span] = {}
+    first = 0
+    for m in roster.members:
+        out[m.who] = first, first + m.slots - 1
+        first += m.slots
+    return out
+
+
+def short(own: Span, held: Ranges) -> str:
     """Say which of its ranks' files a member has not got, or ""."""
-    first, last = _ranks_of(roster, m)
-    if any(low <= first and last <= high for low, high in held):
+    if _holds(held, own):
         return ""
     has = f"the files of {_said(held)}" if held else "no rank's files"
-    return f"it is to run {_said(((first, last),))}, and holds {has}"
+    return f"it is to run {_said((own,))}, and holds {has}"
 
 
 def shortage(
-    roster: Roster, own: Who, held: Held, v: Verdict, found: Mapping[Who, Sight], last: Container[Who]
+    roster: Roster, own: Who, held: Held, v: Verdict, found: Mapping[Who, Sight], last: Roster | None
 ) -> Shortage | None:
-    """Return who cannot load a part; None when everybody can. ``last``: the members of the last round formed."""
-    members = {m.who: m for m in roster.members}
-    mine: tuple[Bar, ...] = ()
-    if held.wrote and held.wrote != roster.world_size:
-        why = f"{held.wrote} ranks wrote it, each node its own, and {roster.world_size} are to come"
-        mine = (lacking(members[own], why),) if own in members else ()
-    elif own in members and (why := short(roster, members[own], held.ranks)):
-        mine = (lacking(members[own], why),)
-    bars = (*mine, *v.unable)
+    """Return who cannot load a part; None when everybody can. ``last``: the last round formed."""
+    to_run = spans(roster)
+    if held.wrote and held.wrote != roster.world_size:  # its files say so, whether the leader is a member or not
+        what = f"{held.wrote} ranks wrote it, each node its own, and {roster.world_size} are to come"
+        mine = (Bar(own, f"node {own[0][:64]} lacks it: {what}", absent=True),)
+        return Shortage((*mine, *v.unable), mine, any(found[bar.who].found is Found.DIFFERS for bar in v.unable))
+    why = short(to_run[own], held.ranks) if own in to_run else ""
+    lacks = tuple(lacking(m, why) for m in roster.members if m.who == own and why)
+    bars = (*lacks, *v.unable)
     if not bars:
         return None
     sight = {**found, own: Sight((0, 0), Found.CAN, ranks=held.ranks)}
-    same = any(_overlap(held.ranks, sight[bar.who].ranks) for bar in v.unable)  # it is one directory
-    torn = same or any(_interrupted(roster, members[bar.who], sight[bar.who], last) for bar in bars)
-    return Shortage(bars, mine, torn)
+    return Shortage(bars, lacks, _interrupted([bar.who for bar in bars], to_run, sight, spans(last) if last else {}))
 
 
-def _interrupted(roster: Roster, m: Member, sight: Sight, last: Container[Who]) -> bool:
-    """Say that what a node holds is what an interrupted save leaves: a bad file, too few of its own, or nothing.
+def _interrupted(
+    barred: list[Who], to_run: Mapping[Who, Span], sight: Mapping[Who, Sight], ran: Mapping[Who, Span]
+) -> bool:
+    """Say that what lies on the nodes is what an interrupted save leaves. ``ran``: ranks of the last round's members.
 
-    Nothing says so only of one that has been a member all along; another one may have come in place of who has it.
+    A bad file says so, and what a member has not got of the ranks that it has run all along. Else what a node lacks may
+    lie on another, or have lain on one that is gone: not so if those who have too few have only their own, nor if the
+    directory is another's, too, and nobody has them.
     """
-    if sight.found is Found.DIFFERS:
+    for who in barred:
+        if sight[who].found is Found.DIFFERS or (who in ran and (not sight[who].ranks or ran[who] == to_run[who])):
+            return True
+    some = [who for who in barred if sight[who].ranks]
+    if some and all(_within(sight[who].ranks, to_run[who]) for who in some):
         return True
-    if not sight.ranks:
-        return m.who in last
-    first, most = _ranks_of(roster, m)
-    few = all(first <= low and high <= most for low, high in sight.ranks)
-    return few and bool(short(roster, m, sight.ranks))
+    return len(some) == len(barred) and any(_is_shared(who, to_run[who], sight) for who in some)
 
 
-def _ranks_of(roster: Roster, m: Member) -> tuple[int, int]:
-    place = roster.place(*m.who)
-    first = 0 if place is None else roster.first_rank(place)
-    return first, first + m.slots - 1
+def _is_shared(who: Who, own: Span, sight: Mapping[Who, Sight]) -> bool:
+    """Say that a node's directory is another one's, too, and that nobody has what it lacks."""
+    here = sight[who].ranks
+    others = [one.ranks for other, one in sight.items() if other != who]
+    return any(_overlap(here, held) for held in others) and not any(_holds(held, own) for held in others)
 
 
 def without_part(a: Agreement, asked: Asked, lack: Shortage, passed: tuple[tuple[str, str], ...]) -> Agreement:
@@ -85,6 +100,14 @@ def without_part(a: Agreement, asked: Asked, lack: Shortage, passed: tuple[tuple
 def stranded(bars: tuple[Bar, ...]) -> Outcome:
     """End the job: the node that chooses cannot load what its nodes hold parts of."""
     return Outcome(STORAGE, f"the nodes hold parts of a checkpoint: {spoken(bars)}. {AGAIN}. {PLACES}", CLASS)
+
+
+def _holds(held: Ranges, own: Span) -> bool:
+    return any(low <= own[0] and own[1] <= high for low, high in held)
+
+
+def _within(held: Ranges, own: Span) -> bool:
+    return all(own[0] <= low and high <= own[1] for low, high in held)
 
 
 def _overlap(one: Ranges, other: Ranges) -> bool:
