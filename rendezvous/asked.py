@@ -20,6 +20,7 @@ MOST_STEPS = 32  # that an answer names
 MAX_WHY = 200  # characters
 MAX_NAME = 1024
 MOST_RANGES = 256  # of ranks, in an answer
+MOST_RANKS = 10**6  # of a round: a file is looked for of each
 
 Ranges = tuple[tuple[int, int], ...]
 """Ranks, as first and last of each row of them, ascending."""
@@ -106,7 +107,7 @@ def read_asked(r: Reader | None) -> Asked | None:
         r.number("bytes", 0, LARGEST),
         r.text("digest"),
         r.text("sign"),
-        r.number("part", 0, LARGEST, absent=0),
+        r.number("part", 0, MOST_RANKS, absent=0),
     )
 
 

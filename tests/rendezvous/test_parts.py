@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from rendezvous.test_agreement import CAN, DIFFERS, INC, LACKS, TOKEN, A, B, C, D, Led, N, member, sight
 
@@ -9,8 +11,10 @@ from remuster.rendezvous import leader_words as words
 from remuster.rendezvous.agreement import weigh
 from remuster.rendezvous.asked import MAX_BYTES, Asked, Held, Ranges, Sight, decode_sight, encode_sight, ranges
 from remuster.rendezvous.errors import BadRecord
+from remuster.rendezvous.history import sized
+from remuster.rendezvous.mirrored import Mirrored, decode, to_value
 from remuster.rendezvous.parts import short, shortage, spans
-from remuster.rendezvous.records import Incarnation, NodeId, ResumePoint, Roster
+from remuster.rendezvous.records import Incarnation, Job, NodeId, Phase, ResumePoint, Roster, decode_job, encode
 from remuster.rendezvous.snapshot import Who
 
 # Three nodes of two ranks; a chooses.
@@ -63,6 +67,18 @@ def test_what_is_no_row_of_ranks_is_refused(ranks: str) -> None:
     assert b'"ranks":[[2,3]]' in raw
     with pytest.raises(BadRecord):
         decode_sight(raw.replace(b"[[2,3]]", ranks.encode()))
+
+
+def test_a_number_of_ranks_that_nobody_has_is_none() -> None:
+    """Whoever reaches the store may have written it, and each rank's file would be looked for."""
+    job = encode(Job(Phase.FORMING, N, 1, 3, "one", asked=ASKED))
+    assert b'"part":6' in job
+    with pytest.raises(BadRecord, match="'part'"):
+        decode_job(job.replace(b'"part":6', b'"part":4611686018427387904'))
+    assert sized(((N, b'{"step":5,"world":4611686018427387904}'),)) == ()
+    copy = to_value("run", Mirrored(Job(Phase.FORMING, N, 1, 3, "one"), ((N, 5),), None, ((N, 2**62),)))
+    with pytest.raises(BadRecord, match="'resumed_worlds'"):
+        decode("run", json.dumps(copy).encode())
 
 
 def test_everybody_has_what_its_ranks_need() -> None:
