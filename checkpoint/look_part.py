@@ -13,7 +13,7 @@ from typing import NamedTuple
 from .digest import never
 from .errors import GaveUp
 from .examine import Asked, examine
-from .look import View, inside, present
+from .look import View, inside, present, sign_of
 from .patience import Patience
 from .scan import scan
 
@@ -32,10 +32,14 @@ def look_part(
     step: int,
     format_: str,
     world: int,
+    sign: str,
     patience: Patience,
     give_up: Callable[[], bool] = never,
 ) -> Part:
-    """Judge what stands under ``name`` in a checkpoint directory, for a round of ``world`` ranks."""
+    """Judge what stands under ``name`` in a checkpoint directory, for a round of ``world`` ranks.
+
+    ``sign``: of the folder whose files the node that chooses has read; if it is this very one, they are not read again.
+    """
     if not inside(directory, directory / name):
         return Part(View.DIFFERS, f"{name!a} is no name of a checkpoint")
     while not present(directory / name):  # NFS hides for a while what another node has written
@@ -44,8 +48,9 @@ def look_part(
     candidate = next((one for one in scan(directory, Patience(())).candidates if one.name == name), None)
     if candidate is None:
         return Part(View.DIFFERS, "it is no checkpoint here")
-    asked = Asked(format=format_, world=world, give_up=give_up, part=True)
     try:
+        deep = sign_of(directory / name) != sign
+        asked = Asked(format=format_, world=world, deep=deep, give_up=give_up, part=True)
         found = examine(directory, candidate, asked, patience, {})
     except GaveUp as error:
         return Part(View.UNKNOWN, str(error))

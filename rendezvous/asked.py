@@ -37,7 +37,7 @@ class Asked(NamedTuple):
     files: int = 0
     bytes: int = 0
     digest: str = ""  # over the names and sizes of its files and over its marker
-    sign: str = ""  # which inode its marker is, and of when: the same on every node that shares the directory
+    sign: str = ""  # which inode its marker, or a part's folder, is, and of when: equal where it is shared
     part: int = 0  # ranks of the coming round, where each node may hold the files of its own alone (``parts.py``)
 
     @property

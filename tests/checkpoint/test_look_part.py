@@ -10,7 +10,7 @@ import pytest
 from checkpoint_samples import SAMPLES
 
 from remuster.checkpoint.examine import Asked
-from remuster.checkpoint.look import View
+from remuster.checkpoint.look import View, sign_of
 from remuster.checkpoint.look_part import Part, look_part, newest_part
 from remuster.checkpoint.patience import Patience
 from remuster.checkpoint.resume import search
@@ -30,8 +30,8 @@ def rest(part: Path) -> Path:
     return part.parent.parent / f"{part.parent.name}.rest"
 
 
-def looked(part: Path, name: str = NAME, step: int = 5, patience: Patience | None = None) -> Part:
-    return look_part(part.parent, name, step, "transformers", 2, patience or Patience(()))
+def looked(part: Path, name: str = NAME, step: int = 5, patience: Patience | None = None, sign: str = "") -> Part:
+    return look_part(part.parent, name, step, "transformers", 2, sign, patience or Patience(()))
 
 
 def test_whose_files_are_here(part: Path) -> None:
@@ -48,6 +48,17 @@ def test_what_is_none_or_bad(part: Path) -> None:
     assert looked(part, step=6) == Part(View.DIFFERS, "it is of step 5 here")
     os.truncate(part / "optimizer.pt", 99)
     assert looked(part).view is View.DIFFERS
+
+
+def test_the_very_folder_that_the_choosing_node_has_read_is_not_read_again(part: Path) -> None:
+    """Where all nodes share the directory, each of them would read a step that is torn."""
+    sign = sign_of(part)
+    data = bytearray((part / "optimizer.pt").read_bytes())
+    data[len(data) // 2] ^= 255
+    (part / "optimizer.pt").write_bytes(data)
+    assert looked(part, sign=sign) == Part(View.CAN, ranks=(0,))
+    copy = Path(shutil.copytree(part, part.parent / "local" / NAME))
+    assert looked(copy, sign=sign).view is View.DIFFERS
 
 
 def test_files_that_are_hidden_for_a_while_are_waited_for_before_it_is_called_a_part(part: Path) -> None:
