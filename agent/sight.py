@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..checkpoint.errors import Unreadable
-from ..checkpoint.look import Print, View, awaited, look, print_of, steps
+from ..checkpoint.look import Print, View, awaited, look, print_of, sign_of, steps
 from ..checkpoint.look_part import look_part, newest_part
 from ..checkpoint.patience import Patience
 from ..rendezvous.agreement import NOT_FOR_ALL
@@ -47,7 +47,8 @@ class Asking(Others):
         if not point.name or self._directory is None:
             return Asked(name=point.path, step=point.step, format=HOOKS)
         if held.ranks:
-            return Asked(name=point.name, step=point.step, format=point.format, part=self._world)
+            sign = sign_of(self._directory / point.name)
+            return Asked(name=point.name, step=point.step, format=point.format, sign=sign, part=self._world)
         found = print_of(self._directory / point.name)
         return Asked(0, 0, point.name, point.step, point.format, found.files, found.bytes, found.digest, found.sign)
 
@@ -82,7 +83,8 @@ def _answer(asked: Asked, directory: Path | None, give_up: Callable[[], bool]) -
     if not asked.name:
         return Sight(asked.mark, Found.CAN, steps=have, parts=parts)
     if asked.part:
-        part = look_part(directory, asked.name, asked.step, asked.format, asked.part, give_up)
+        patience = Patience()
+        part = look_part(directory, asked.name, asked.step, asked.format, asked.part, asked.sign, patience, give_up)
         return Sight(asked.mark, FOUND[part.view], part.why, have, ranges(part.ranks))
     there = Print(asked.files, asked.bytes, asked.digest, asked.sign)
     looked = look(directory, asked.name, there, Patience(), give_up)

@@ -20,11 +20,12 @@ from .select import History, Origin, Worlds, judge, ranks_that_wrote
 from .verify import Refused, Verified, files_of_size, read_manifest, said, verify_files
 
 if TYPE_CHECKING:
-    from .formats.finding import Finding, Format, Question, Whole
+    from .formats.finding import Finding, Format, Question, Torn, Whole
     from .formats.folder import Folder
 
-# Which checkpoints were found whole before, by path, format and world: not read again while no file has changed.
-Seen = dict[tuple[str, str, "int | None"], tuple[object, "Whole | None"]]
+# Which checkpoints were found whole before, by path, format, and how many ranks come and wrote it: not read again while
+# no file has changed.
+Seen = dict[tuple[str, str, "int | None", "int | None"], tuple[object, "Whole | None"]]
 
 OWN = "manifest"
 LOOSE = "torch"  # the format of single files, which lie beside other things
@@ -107,7 +108,7 @@ def _own(directory: Path, candidate: Candidate, asked: Asked, patience: Patience
 def _hashed(path: Path, manifest: Manifest, patience: Patience, asked: Asked, seen: Seen) -> Verified | Refused:
     from .formats.folder import Folder
 
-    key = (str(path), OWN, None)
+    key = (str(path), OWN, None, None)
     try:
         stamp = Folder(path.parent, path.name).stamp
     except OSError:  # more, or deeper, than a framework's; the manifest alone says what must be there
@@ -135,7 +136,10 @@ def _others(directory: Path, candidate: Candidate, asked: Asked, patience: Patie
             folder = Folder(directory, candidate.name)
             format_ = known.named(asked.format) if asked.format else known.format_of(folder)
             look = look._replace(format=format_.name if format_ else "")
-            finding = _part(folder, format_, question, seen) if asked.part else None
+            lacks = _lacks(folder, format_, question) if asked.part else None
+            if lacks and not folder.on_device and patience.again():  # NFS hides for a while what others have written
+                continue
+            finding = _part(folder, format_, question, seen, lacks) if lacks else None
             finding = finding or _judged(folder, format_, question, seen)
             if not (isinstance(finding, Torn) and finding.lacking and patience.again()):
                 break
@@ -186,17 +190,22 @@ def _claimed(folder: Folder, format_: Format | None, candidate: Candidate) -> bo
     return format_.claims(folder.name, folder.files)
 
 
-def _part(folder: Folder, format_: Format | None, question: Question, seen: Seen) -> Finding | None:
-    """Judge an entry as a part, if nothing is wrong with it but that other ranks' files are not here; else None."""
+def _lacks(folder: Folder, format_: Format | None, question: Question) -> Torn | None:
+    """Return what names and sizes show, if it is only that files are not here."""
     from .formats import known
-    from .formats.finding import Torn, Unknown, Whole
+    from .formats.finding import Torn
 
     quick = known.judge(folder, replace(question, deep=False), format_)
-    if not (isinstance(quick, Torn) and quick.lacking):
-        return None
+    return quick if isinstance(quick, Torn) and quick.lacking else None
+
+
+def _part(folder: Folder, format_: Format | None, question: Question, seen: Seen, lacks: Torn) -> Finding | None:
+    """Judge an entry as a part; None if there is more wrong with it than that other ranks' files are not here."""
+    from .formats.finding import Unknown, Whole
+
     finding = _judged(folder, format_, replace(question, part=True), seen)
     if isinstance(finding, Unknown):  # it is torn all the same, and this is why nobody else has the rest
-        return replace(quick, reason=f"{quick.reason} ({finding.reason})")
+        return replace(lacks, reason=f"{lacks.reason} ({finding.reason})")
     return finding if isinstance(finding, Whole) and finding.ranks else None
 
 
@@ -207,7 +216,7 @@ def _judged(folder: Folder, format_: Format | None, question: Question, seen: Se
     if format_ is None or not question.deep:
         return known.judge(folder, question, format_)
     kind = f"part of {format_.name}" if question.part else format_.name
-    key, stamp = (str(folder.directory / folder.name), kind, question.ranks), folder.stamp
+    key, stamp = (str(folder.directory / folder.name), kind, question.world, question.wrote), folder.stamp
     before = seen.get(key)
     if before is not None and before[0] == stamp and before[1] is not None:
         return before[1]

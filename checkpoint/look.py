@@ -66,6 +66,11 @@ def print_of(path: Path) -> Print:
     return _tree(path)
 
 
+def sign_of(path: Path) -> str:
+    """Return what tells a folder from any copy of it: equal where it is seen from nodes that share the directory."""
+    return _sign(path.stat())
+
+
 def look(directory: Path, name: str, there: Print, patience: Patience, give_up: Callable[[], bool] = never) -> Looked:
     """Compare what stands under ``name`` in a checkpoint directory with the print of one that another node has."""
     try:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from .digest import never
 from .errors import GaveUp, Unreadable
 from .examine import Asked, Look, examine
-from .look import View, inside, present
+from .look import View, inside, present, sign_of
 from .patience import Patience
 from .scan import scan
 
@@ -33,19 +33,24 @@ def look_part(
     step: int,
     format_: str,
     world: int,
-    give_up: Callable[[], bool] = never,
+    sign: str = "",
     patience: Patience | None = None,
+    give_up: Callable[[], bool] = never,
 ) -> Part:
-    """Judge what stands under ``name`` in a checkpoint directory, for a round of ``world`` ranks."""
+    """Judge what stands under ``name`` in a checkpoint directory, for a round of ``world`` ranks.
+
+    ``sign``: of the folder whose files the node that chooses has read; if it is this very one, they are not read again.
+    """
     if not inside(directory, directory / name):
         return Part(View.DIFFERS, f"{name!a} is no name of a checkpoint")
     patience = patience or Patience()
     while not present(directory / name):  # NFS hides for a while what another node has written
         if not patience.again():
             break
+    known = bool(sign) and present(directory / name) and sign_of(directory / name) == sign
     asked = Asked(format=format_, world=world, give_up=give_up, part=True)
     try:
-        found = _examined(directory, name, asked)
+        found = _examined(directory, name, replace(asked, deep=not known), patience)
     except (GaveUp, Unreadable) as error:
         return Part(View.UNKNOWN, str(error))
     if found is None:
@@ -56,13 +61,13 @@ def look_part(
     if found.step is not None and found.step != step:
         return Part(View.DIFFERS, f"it is of step {found.step} here")
     if not found.counted and found.world not in (None, world):
-        return Part(View.DIFFERS, f"{found.world} ranks wrote what is here of it, and {world} are to come")
+        return Part(View.LACKS, f"{found.world} ranks wrote what is here of it, and {world} are to come")
     return Part(View.CAN, "", found.ranks or tuple(range(found.world or world)))
 
 
 def is_part(directory: Path, name: str, asked: Asked) -> bool:
     """Say whether it is torn only because it is some ranks' part, as names and sizes show."""
-    found = _examined(directory, name, replace(asked, deep=False, part=True))
+    found = _examined(directory, name, replace(asked, deep=False, part=True), Patience(()))
     return found is not None and bool(found.ranks)
 
 
@@ -79,7 +84,7 @@ def newest_part(directory: Path, world: int) -> tuple[tuple[str, int], ...]:
     return ()
 
 
-def _examined(directory: Path, name: str, asked: Asked) -> Look | None:
+def _examined(directory: Path, name: str, asked: Asked, patience: Patience) -> Look | None:
     """Look at one entry of the directory; None: nothing of that name is a checkpoint's."""
     candidate = next((one for one in scan(directory, Patience(())).candidates if one.name == name), None)
-    return None if candidate is None else examine(directory, candidate, asked, Patience(()), {})
+    return None if candidate is None else examine(directory, candidate, asked, patience, {})

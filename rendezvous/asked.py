@@ -20,6 +20,7 @@ MOST_STEPS = 32  # that an answer names
 MAX_WHY = 200  # characters
 MAX_NAME = 1024
 MOST_RANGES = 256  # of ranks, in an answer
+MOST_RANKS = 10**6  # of a round: a file is looked for of each
 
 Ranges = tuple[tuple[int, int], ...]
 """Ranks, as first and last of each row of them, ascending."""
@@ -36,7 +37,7 @@ class Asked(NamedTuple):
     files: int = 0
     bytes: int = 0
     digest: str = ""  # over the names and sizes of its files and over its marker
-    sign: str = ""  # which inode its marker is, and of when: the same on every node that shares the directory
+    sign: str = ""  # which inode its marker, or a part's folder, is, and of when: equal where it is shared
     part: int = 0  # ranks of the coming round, where each node may hold the files of its own alone (``parts.py``)
 
     @property
@@ -106,7 +107,7 @@ def read_asked(r: Reader | None) -> Asked | None:
         r.number("bytes", 0, LARGEST),
         r.text("digest"),
         r.text("sign"),
-        r.number("part", 0, LARGEST, absent=0),
+        r.number("part", 0, MOST_RANKS, absent=0),
     )
 
 

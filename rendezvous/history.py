@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import cast
 
-from .reader import LARGEST
+from .asked import MOST_RANKS
 from .records import Round
 
 History = tuple[tuple[Round, bytes], ...]
@@ -51,7 +51,7 @@ def steps(history: History) -> tuple[tuple[Round, int | None], ...]:
 def worlds(history: History) -> tuple[tuple[Round, int], ...]:
     """Return how many ranks the rounds of a history had, those of which that is known."""
     found = ((n, entry(raw).get("world")) for n, raw in history)
-    return tuple((n, world) for n, world in found if isinstance(world, int) and 0 < world <= LARGEST)
+    return tuple((n, world) for n, world in found if isinstance(world, int) and 0 < world <= MOST_RANKS)
 
 
 def sized(history: History) -> tuple[tuple[Round, int | None, int], ...]:

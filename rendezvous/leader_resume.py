@@ -28,8 +28,8 @@ from .agreement import (
 from .asked import HOOKS, Asked, Sight
 from .leader_state import Decision, Leader, submit
 from .leader_words import Resumed, SelectResume, Wake
-from .parts import short, shortage, stranded, without_part
-from .records import Member, Outcome, Roster
+from .parts import short, shortage, spans, stranded, without_part
+from .records import Member, NodeId, Outcome, Roster
 from .snapshot import Who
 from .suspects import below, objections
 from .writes import Seen
@@ -60,9 +60,10 @@ def settle(s: Leader, seen: Seen, roster: Roster, at: float) -> tuple[Leader, De
     if others and (seen.job.asked is None or seen.job.asked.mark != asked.mark):
         return s, submit(s, seen, writes.ask(s.view.keys, s.own, s.token, seen, asked))
     found = sights(s.view.reports("looked", n), asked)
+    to_run = spans(roster) if parted else {}
 
     def lacks(m: Member, sight: Sight) -> str:
-        return short(roster, m, sight.ranks) if parted else ""
+        return short(to_run[m.who], sight.ranks) if parted else ""
 
     v = weigh(asked, others, found, (name for name, _ in chosen.refused), lacks)
     s = replace(s, agreement=awaiting(a, v, at))
@@ -88,8 +89,7 @@ def _follow(s: Leader, seen: Seen, roster: Roster, w: Weighed, at: float) -> tup
     """Go by what the answers come to."""
     me, (chosen, asked, v, found, parted) = (s.own.node, s.own.inc), w
     last = s.view.roster(seen.job)
-    there = frozenset(m.who for m in last.members) if last is not None else frozenset[Who]()
-    lack = shortage(roster, me, chosen.held, v, found, there) if parted else None
+    lack = shortage(roster, me, chosen.held, v, found, last) if parted else None
     if lack is not None and (lack.torn or lack.own):
         a = without_part(s.agreement, asked, lack, chosen.refused)
         return s, _again(s, a, at, f"{asked.name[:64]} is passed over: {a.against[-1][1]}")
@@ -101,7 +101,8 @@ def _follow(s: Leader, seen: Seen, roster: Roster, w: Weighed, at: float) -> tup
     if v.newer and not s.agreement.hints:
         name, _, node = v.newer[0]
         return s, _again(s, looked_again(s.agreement, v), at, f"node {node[:64]} has {name[:64]}; looking again")
-    torn = me in there and any(node in {name for name, _ in there} for *_, node in v.parts)  # as ``parts.py`` has it
+    names = {m.node for m in last.members} if last is not None and last.place(*me) is not None else set[NodeId]()
+    torn = any(node in names for *_, node in v.parts)  # this node lacks it, who was there as others saved: see parts.py
     if not asked.name and (v.newer or (v.parts and not torn)):
         return s, _fail(s, seen, unseen(s.own.node, v))
     if v.newer:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple, cast
 
+from .asked import MOST_RANKS
 from .errors import BadRecord
 from .membership import REMEMBERED, Over, Standing
 from .quarantine import MOST_KEPT, Bar, bar_of
@@ -70,7 +71,7 @@ def decode(run_id: str, raw: bytes) -> Mirrored:
         raise BadRecord(f"{r.what}: the last round to form was {job.formed}, the roster is that of {roster.round}")
     rounds = r.numbers("resumed_rounds", MOST_ROUNDS, 1, job.round)
     steps = r.numbers("resumed_steps", MOST_ROUNDS, NOTHING, LARGEST)
-    worlds = r.numbers("resumed_worlds", MOST_ROUNDS, UNKNOWN, LARGEST) if r.has("resumed_worlds") else ()
+    worlds = r.numbers("resumed_worlds", MOST_ROUNDS, UNKNOWN, MOST_RANKS) if r.has("resumed_worlds") else ()
     if len(rounds) != len(steps) or any(a >= b for a, b in pairwise(rounds)):
         raise BadRecord(f"{r.what}: its history is no list of rounds, each with a step")
     bars = tuple(bar_of(held) for held in r.subs("hosts", MOST_KEPT)) if r.has("hosts") else None

@@ -8,15 +8,19 @@ progress that must not be begun anew from nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
 from .agreement import AGAIN, CLASS, STORAGE, Agreement, Bar, Verdict, lacking, merged, objected, spoken
 from .asked import Asked, Found, Held, Ranges, Sight
-from .records import Member, Outcome, Roster
+from .records import NodeId, Outcome, Roster
 from .snapshot import Who
 
 PLACES = "Where the same nodes are to run others' ranks now, give each its old place (--node-rank)"
+
+Span = tuple[int, int]
+"""The first and the last of a member's ranks."""
 
 
 class Shortage(NamedTuple):
@@ -27,66 +31,78 @@ class Shortage(NamedTuple):
     torn: bool  # its save was interrupted: nobody ever had all of it
 
 
-def short(roster: Roster, m: Member, held: Ranges) -> str:
+def spans(roster: Roster) -> dict[Who, Span]:
+    """Return the ranks that each member is to run."""
+    out: dict[Who, Span] = {}
+    first = 0
+    for m in roster.members:
+        out[m.who] = first, first + m.slots - 1
+        first += m.slots
+    return out
+
+
+def short(own: Span, held: Ranges) -> str:
     """Say which of its ranks' files a member has not got, or ""."""
-    first, last = _ranks_of(roster, m)
-    if any(low <= first and last <= high for low, high in held):
+    if _holds(held, own):
         return ""
     has = f"the files of {_said(held)}" if held else "no rank's files"
-    return f"it is to run {_said(((first, last),))}, and holds {has}"
+    return f"it is to run {_said((own,))}, and holds {has}"
 
 
 def shortage(
-    roster: Roster, own: Who, held: Held, v: Verdict, found: Mapping[Who, Sight], last: Collection[Who]
+    roster: Roster, own: Who, held: Held, v: Verdict, found: Mapping[Who, Sight], last: Roster | None
 ) -> Shortage | None:
-    """Return who cannot load a part; None when everybody can. ``last``: the members of the last round formed."""
-    members = {m.who: m for m in roster.members}
-    mine: tuple[Bar, ...] = ()
-    if held.wrote and held.wrote != roster.world_size:  # a spare that chooses says so for the members
-        why = f"{held.wrote} ranks wrote it, each node its own, and {roster.world_size} are to come"
-        mine = (lacking(own, why),)
-    elif own in members and (why := short(roster, members[own], held.ranks)):
-        mine = (lacking(own, why),)
-    bars = (*mine, *v.unable)
+    """Return who cannot load a part; None when everybody can. ``last``: the last round formed."""
+    to_run = spans(roster)
+    if held.wrote and held.wrote != roster.world_size:  # its files say so, whether the leader is a member or not
+        what = f"{held.wrote} ranks wrote it, each node its own, and {roster.world_size} are to come"
+        mine = (lacking(own, what),)
+        return Shortage((*mine, *v.unable), mine, any(found[bar.who].found is Found.DIFFERS for bar in v.unable))
+    why = short(to_run[own], held.ranks) if own in to_run else ""
+    lacks = (lacking(own, why),) if why else ()
+    bars = (*lacks, *v.unable)
     if not bars:
         return None
     sight = {**found, own: Sight((0, 0), Found.CAN, ranks=held.ranks)}
-    seen = [sight[who].ranks for who in members if who != own]
-    one_directory = bool(seen) and all(_overlap(held.ranks, ranks) for ranks in seen)
-    names = {node for node, _ in last}
-    if not any(node in names for node, inc in members if sight[node, inc].ranks):  # an earlier round wrote it
-        last = ()
-    alike = held.wrote in (0, roster.world_size) and all(
-        _own(roster, m, sight[who].ranks) for who, m in members.items()
-    )
-    torn = any(
-        _interrupted(roster, members[bar.who], sight[bar.who], last, alike) for bar in bars if bar.who in members
-    )
-    return Shortage(bars, mine, one_directory or torn)
+    return Shortage(bars, lacks, _interrupted([bar.who for bar in bars], to_run, sight, _ran(last, to_run, sight)))
 
 
-def _interrupted(roster: Roster, m: Member, sight: Sight, last: Container[Who], alike: bool) -> bool:
-    """Say that what a node holds is what an interrupted save leaves: a bad file, too few of its own, or nothing.
+def _ran(last: Roster | None, members: Iterable[Who], sight: Mapping[Who, Sight]) -> dict[Who, Span]:
+    """Return the ranks of the last round's members; nobody's where none of those who hold a part was one of them.
 
-    Nothing says so only of one that has been a member all along; another one may have come in place of who has it. Too
-    few say so only where it is ``alike``: written by as many ranks as are to come, on the same places.
+    Then a round before that wrote it.
     """
-    if sight.found is Found.DIFFERS:
-        return True
-    if not sight.ranks:
-        return m.who in last
-    return alike and bool(short(roster, m, sight.ranks))
+    there = {m.node for m in last.members} if last is not None else set[NodeId]()
+    held = any(node in there for node, inc in members if (node, inc) in sight and sight[node, inc].ranks)
+    return spans(last) if last is not None and held else {}
 
 
-def _own(roster: Roster, m: Member, held: Ranges) -> bool:
-    first, last = _ranks_of(roster, m)
-    return all(first <= low and high <= last for low, high in held)
+def _interrupted(
+    barred: list[Who], to_run: Mapping[Who, Span], sight: Mapping[Who, Sight], ran: Mapping[Who, Span]
+) -> bool:
+    """Say that what lies on the nodes is what an interrupted save leaves. ``ran``: ranks of the last round's members.
+
+    A bad file says so; or that nothing lies on a member of the last round, which others came to save in; or that its
+    directory is another's, too, and what it has run is nowhere. Else what a node lacks may lie on another, or have lain
+    on one that is gone: not so if some have too few and all have only their own, nor if all have one directory.
+    """
+    for who in barred:
+        if sight[who].found is Found.DIFFERS or (who in ran and not sight[who].ranks):
+            return True
+        if ran.get(who) == to_run.get(who) and _is_shared(who, to_run[who], sight):
+            return True
+    here = [sight[who].ranks for who in to_run]
+    if not any(sight[who].ranks for who in barred):
+        return False
+    own = all(_within(sight[who].ranks, to_run[who]) for who in to_run)
+    return own or all(_overlap(a, b) for a, b in pairwise(here))
 
 
-def _ranks_of(roster: Roster, m: Member) -> tuple[int, int]:
-    place = roster.place(*m.who)
-    first = 0 if place is None else roster.first_rank(place)
-    return first, first + m.slots - 1
+def _is_shared(who: Who, own: Span, sight: Mapping[Who, Sight]) -> bool:
+    """Say that a node's directory is another one's, too, and that nobody has what it lacks."""
+    here = sight[who].ranks
+    others = [one.ranks for other, one in sight.items() if other != who]
+    return any(_overlap(here, held) for held in others) and not any(_holds(held, own) for held in others)
 
 
 def without_part(a: Agreement, asked: Asked, lack: Shortage, passed: tuple[tuple[str, str], ...]) -> Agreement:
@@ -98,6 +114,14 @@ def without_part(a: Agreement, asked: Asked, lack: Shortage, passed: tuple[tuple
 def stranded(bars: tuple[Bar, ...]) -> Outcome:
     """End the job: the node that chooses cannot load what its nodes hold parts of."""
     return Outcome(STORAGE, f"the nodes hold parts of a checkpoint: {spoken(bars)}. {AGAIN}. {PLACES}", CLASS)
+
+
+def _holds(held: Ranges, own: Span) -> bool:
+    return any(low <= own[0] and own[1] <= high for low, high in held)
+
+
+def _within(held: Ranges, own: Span) -> bool:
+    return all(own[0] <= low and high <= own[1] for low, high in held)
 
 
 def _overlap(one: Ranges, other: Ranges) -> bool:

@@ -36,6 +36,7 @@ class Folder:
             raise OSError(errno.ELOOP, "is a symbolic link; only real files count")
         self._marks = [_mark(name, found)]
         self.is_file = stat.S_ISREG(found.st_mode)
+        self.on_device = os.major(found.st_dev) != 0  # a file system of a network has none, nor do tmpfs and overlays
         self._root = directory if self.is_file else directory / name
         self.files: Mapping[str, int] = {name: found.st_size} if self.is_file else self._listed()  # path: bytes
 

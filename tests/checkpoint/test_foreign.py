@@ -104,10 +104,20 @@ def test_absence_is_doubted_while_patience_lasts(tmp_path: Path) -> None:
 
 def test_what_was_found_whole_is_read_again_only_when_a_file_has_changed(tmp_path: Path) -> None:
     step = dcp(tmp_path, "step-10")
-    seen: Seen = {(str(step), "dcp", None): (Folder(tmp_path, "step-10").stamp, Whole("as before"))}
+    seen: Seen = {(str(step), "dcp", None, None): (Folder(tmp_path, "step-10").stamp, Whole("as before"))}
     assert search(tmp_path, Asked(), Patience(()), seen).verified == "as before"
     os.truncate(step / SHARD, 99)
     assert search(tmp_path, Asked(), Patience(()), seen).path == ""
+
+
+def test_what_was_found_whole_for_so_many_ranks_is_judged_anew_for_others(tmp_path: Path) -> None:
+    """Saved without collectives by one rank, as the run's rounds say too: two ranks cannot load it."""
+    shutil.copytree(SAMPLES / "dcp" / "complete" / "step-00000005", tmp_path / "step-5")
+    (tmp_path / "step-5" / ".metadata").rename(tmp_path / "step-5" / "__0.metadata")
+    seen: Seen = {}
+    for world, taken in ((1, True), (2, False)):
+        choice = search(tmp_path, Asked(world=world, worlds=((1, None, 1),)), Patience(()), seen)
+        assert bool(choice.path) is taken
 
 
 def test_one_without_a_number_has_its_place_by_its_age(tmp_path: Path) -> None:

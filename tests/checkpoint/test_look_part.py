@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,9 +13,11 @@ from checkpoint_samples import ACCELERATE, SAMPLES, TRAINER, ZERO, laid
 
 from remuster.checkpoint.errors import Unreadable
 from remuster.checkpoint.examine import Asked
-from remuster.checkpoint.look import View
+from remuster.checkpoint.formats.folder import Folder
+from remuster.checkpoint.look import View, sign_of
 from remuster.checkpoint.look_part import Part, is_part, look_part, newest_part
 from remuster.checkpoint.patience import Patience
+from remuster.checkpoint.resume import search
 
 NAME = "checkpoint-5"
 
@@ -43,7 +45,7 @@ def test_another_number_of_ranks_wrote_what_is_here(tmp_path: Path) -> None:
     """The node that chooses knows it of its own part alone."""
     laid(ZERO, tmp_path, 1)
     found = seen(tmp_path, "global_step5", 5, "deepspeed", world=4)
-    assert found == Part(View.DIFFERS, "2 ranks wrote what is here of it, and 4 are to come")
+    assert found == Part(View.LACKS, "2 ranks wrote what is here of it, and 4 are to come")
 
 
 def test_what_is_not_there_is_waited_for(tmp_path: Path) -> None:
@@ -140,7 +142,7 @@ def test_shards_of_another_number_of_ranks(tmp_path: Path) -> None:
 
 def test_a_look_that_takes_too_long(tmp_path: Path) -> None:
     laid(TRAINER, tmp_path, 0)
-    found = look_part(tmp_path, NAME, 5, "transformers", 2, lambda: True, Patience(()))
+    found = look_part(tmp_path, NAME, 5, "transformers", 2, "", Patience(()), lambda: True)
     assert (found.view, found.ranks) == (View.UNKNOWN, ())
 
 
@@ -189,3 +191,44 @@ def test_whether_one_is_a_part(tmp_path: Path) -> None:
     assert not is_part(tmp_path, "checkpoint-6", Asked(world=2))
     shutil.copy(SAMPLES / TRAINER / "rng_state_0.pth", place)
     assert not is_part(tmp_path, NAME, Asked(world=2))
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A directory on no device, as those of a network are: what is absent there is doubted."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        yield Path(folder)
+
+
+def test_the_very_folder_that_the_choosing_node_has_read_is_not_read_again(tmp_path: Path) -> None:
+    """Where all nodes share the directory, each of them would read a step that is torn."""
+    part = laid(TRAINER, tmp_path, 0)
+    sign = sign_of(part)
+    data = bytearray((part / "optimizer.pt").read_bytes())
+    data[len(data) // 2] ^= 255
+    (part / "optimizer.pt").write_bytes(data)
+    assert look_part(tmp_path, NAME, 5, "transformers", 2, sign, Patience(())) == Part(View.CAN, "", (0,))
+    shutil.copytree(part, tmp_path / "local" / NAME)
+    assert look_part(tmp_path / "local", NAME, 5, "transformers", 2, sign, Patience(())).view is View.DIFFERS
+
+
+def test_files_that_are_hidden_for_a_while_are_waited_for_before_it_is_called_a_part(shared: Path) -> None:
+    """In a directory that all nodes share: whoever believed the first look would call a whole step torn."""
+    part, rest = laid(TRAINER, shared, 0, 1) / "rng_state_1.pth", shared / "rest"
+
+    def shows(_: float) -> None:
+        rest.rename(part)
+
+    part.rename(rest)
+    choice = search(shared, Asked(world=2, part=True), Patience((1.0,), shows))
+    assert (choice.path, choice.ranks) == (str(part.parent), ())
+    part.rename(rest)
+    assert look_part(shared, NAME, 5, "transformers", 2, "", Patience((1.0,), shows)) == Part(View.CAN, "", (0, 1))
+
+
+def test_on_a_device_nothing_is_hidden(tmp_path: Path) -> None:
+    laid(TRAINER, tmp_path, 0)
+    if not Folder(tmp_path, NAME).on_device:
+        assert os.major(tmp_path.stat().st_dev) == 0
+        return
+    assert search(tmp_path, Asked(world=2, part=True), Patience((1.0,), pytest.fail)).ranks == (0,)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
-from rendezvous.test_agreement import CAN, DIFFERS, INC, KEYS, LACKS, TOKEN, A, B, C, Led, N, member, sight
+from rendezvous.test_agreement import CAN, DIFFERS, INC, KEYS, LACKS, TOKEN, A, B, C, D, Led, N, member, sight
 
 from remuster.rendezvous import leader_words as words
 from remuster.rendezvous.agreement import weigh
 from remuster.rendezvous.asked import MAX_BYTES, Asked, Held, Ranges, Sight, decode_sight, encode_sight, ranges
 from remuster.rendezvous.errors import BadRecord
-from remuster.rendezvous.parts import short, shortage
-from remuster.rendezvous.records import NodeId, ResumePoint, Roster
+from remuster.rendezvous.history import sized
+from remuster.rendezvous.mirrored import Mirrored, decode, to_value
+from remuster.rendezvous.parts import short, shortage, spans
+from remuster.rendezvous.records import Job, NodeId, Phase, ResumePoint, Roster, decode_job, encode
 from remuster.rendezvous.snapshot import Who
 from remuster.rendezvous.store import WatchBatch, WatchEvent
 
@@ -18,8 +22,8 @@ from remuster.rendezvous.store import WatchBatch, WatchEvent
 ROSTER = Roster(N, tuple(member(node)._replace(slots=2) for node in (A, B, C)))
 ASKED = Asked(TOKEN, 1, "step-20", 20, "dcp", part=6)
 ME = (A, INC[A])
-ALL = frozenset[Who](m.who for m in ROSTER.members)
-NOBODY = frozenset[Who]()
+ALL = ROSTER  # of the last round, too
+NOBODY = None
 MINE = Held(((0, 1),))
 
 
@@ -32,13 +36,13 @@ GOOD = {B: holds((2, 3)), C: holds((4, 5))}
 
 
 def weighed(
-    answers: dict[NodeId, Sight], held: Held = MINE, last: frozenset[Who] = ALL, roster: Roster = ROSTER
+    answers: dict[NodeId, Sight], held: Held = MINE, last: Roster | None = ALL, roster: Roster = ROSTER, me: Who = ME
 ) -> tuple[bool, list[str]] | None:
     """Return whether it was interrupted, and what is said of whom; None when everybody can load it."""
     found = {(node, INC[node]): one for node, one in answers.items()}
-    others = [m for m in roster.members if m.who != ME]
-    v = weigh(ASKED, others, found, (), lambda m, one: short(roster, m, one.ranks))
-    lack = shortage(roster, ME, held, v, found, last)
+    others = [m for m in roster.members if m.who != me]
+    v = weigh(ASKED, others, found, (), lambda m, one: short(spans(roster)[m.who], one.ranks))
+    lack = shortage(roster, me, held, v, found, last)
     return None if lack is None else (lack.torn, [bar.why for bar in lack.bars])
 
 
@@ -66,6 +70,18 @@ def test_what_is_no_row_of_ranks_is_refused(ranks: str) -> None:
         decode_sight(raw.replace(b"[[2,3]]", ranks.encode()))
 
 
+def test_a_number_of_ranks_that_nobody_has_is_none() -> None:
+    """Whoever reaches the store may have written it, and each rank's file would be looked for."""
+    job = encode(Job(Phase.FORMING, N, 1, 3, "one", asked=ASKED))
+    assert b'"part":6' in job
+    with pytest.raises(BadRecord, match="'part'"):
+        decode_job(job.replace(b'"part":6', b'"part":4611686018427387904'))
+    assert sized(((N, b'{"step":5,"world":4611686018427387904}'),)) == ()
+    copy = to_value("run", Mirrored(Job(Phase.FORMING, N, 1, 3, "one"), ((N, 5),), None, ((N, 2**62),)))
+    with pytest.raises(BadRecord, match="'resumed_worlds'"):
+        decode("run", json.dumps(copy).encode())
+
+
 def test_everybody_has_what_its_ranks_need() -> None:
     assert weighed(GOOD) is None
     assert weighed({B: holds((0, 5)), C: holds((4, 5), (2, 2))}) is None, "more does no harm"
@@ -82,6 +98,10 @@ def test_a_member_that_was_interrupted_shows_that_nobody_ever_had_all_of_it() ->
         assert found is not None
         assert found[0], answers
         assert found[1][0].startswith("node c ")
+    for answers in ({**GOOD, C: holds((4, 4))}, {B: holds(found="lacks"), C: holds((4, 4))}):
+        found = weighed(answers, last=NOBODY)
+        assert found is not None
+        assert found[0], "its part is of the place that it has, whatever another one has"
     assert weighed(GOOD, Held(((1, 1),))) == (
         True,
         ["node a lacks it: it is to run ranks 0 to 1, and holds the files of rank 1"],
@@ -116,10 +136,55 @@ def test_what_had_been_whole_is_not_called_torn(answers: dict[NodeId, Sight], he
 def test_places_that_moved_up_when_a_node_went() -> None:
     """b and c go on without a: survivors, and each has the files of the ranks that it ran."""
     left = Roster(N, ROSTER.members[1:])
-    v = weigh(ASKED, [left.members[1]], {(C, INC[C]): holds((4, 5))}, (), lambda m, one: short(left, m, one.ranks))
-    lack = shortage(left, (B, INC[B]), Held(((2, 3),)), v, {(C, INC[C]): holds((4, 5))}, ALL)
-    assert lack is not None
-    assert not lack.torn
+    found = weighed({C: holds((4, 5))}, Held(((2, 3),)), ALL, left, (B, INC[B]))
+    assert found is not None
+    assert not found[0]
+
+
+def roster_of(slots: int, *nodes: NodeId) -> Roster:
+    return Roster(N, tuple(member(node)._replace(slots=slots) for node in nodes))
+
+
+def test_nodes_that_run_more_ranks_than_before_do_not_make_it_torn() -> None:
+    """Two ranks a node wrote it, and four are to come on each: the rank files do not record that."""
+    for held in (MINE, Held(((0, 1),), 4)):
+        found = weighed({B: holds((2, 3))}, held, NOBODY, roster_of(4, A, B))
+        assert found is not None
+        assert not found[0], held
+
+
+def test_a_leader_that_is_no_member_sees_that_another_number_wrote_it() -> None:
+    found = weighed(GOOD, Held(((6, 7),), 8), NOBODY, me=(D, INC[D]))
+    assert found == (False, ["node d lacks it: 8 ranks wrote it, each node its own, and 6 are to come"])
+    found = weighed({**GOOD, C: holds(found="differs")}, Held(((6, 7),), 8), NOBODY, me=(D, INC[D]))
+    assert found is not None
+    assert found[0], "and it was interrupted"
+
+
+# a and b share a machine and its disk, c and d another one, each with one rank
+FOUR = roster_of(1, A, B, C, D)
+
+
+@pytest.mark.parametrize("last", [FOUR, NOBODY], ids=["survivors", "another launch"])
+@pytest.mark.parametrize(
+    ("one", "two", "who"), [((0, 1), (2, 2), "d"), ((1, 1), (2, 3), "a")], ids=["not the leader", "the leader"]
+)
+def test_nodes_that_share_a_machine_and_a_rank_that_did_not_save(
+    last: Roster | None, one: tuple[int, int], two: tuple[int, int], who: str
+) -> None:
+    """In another launch a node may have come in place of one that had it."""
+    found = weighed({B: holds(one), C: holds(two), D: holds(two)}, Held((one,)), last, FOUR)
+    assert found is not None
+    assert found[0] is (last is not NOBODY)
+    assert [why[:7] for why in found[1]] == [f"node {who} "]
+
+
+def test_nodes_that_share_a_machine_and_have_changed_places_with_others() -> None:
+    """a and b hold ranks 0 to 3, and b is to run what c holds; or c has come in place of who held it."""
+    for there in (holds((4, 5)), holds(found="lacks")):
+        found = weighed({B: holds((0, 3)), C: there}, Held(((0, 3),)), NOBODY, roster_of(2, A, C, B))
+        assert found is not None
+        assert not found[0], there
 
 
 # --- the job machine --------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 
 from remuster.rendezvous.agreement import weigh
 from remuster.rendezvous.asked import Asked, Found, Held, Ranges, Sight
-from remuster.rendezvous.parts import Shortage, short, shortage
+from remuster.rendezvous.parts import Shortage, short, shortage, spans
 from remuster.rendezvous.records import Incarnation, Member, NodeId, Roster, Round
 from remuster.rendezvous.snapshot import Who
 
@@ -26,9 +26,12 @@ def judged(
         who: Sight(ASKED.mark, has) if isinstance(has, Found) else Sight(ASKED.mark, Found.CAN, ranks=has)
         for who, has in others.items()
     }
+    to_run = spans(roster)
     rest = [m for m in roster.members if m.who != A]
-    v = weigh(ASKED, rest, found, (), lambda m, sight: short(roster, m, sight.ranks))
-    return shortage(roster, A, Held(held, wrote), v, found, last)
+    v = weigh(ASKED, rest, found, (), lambda m, sight: short(to_run[m.who], sight.ranks))
+    before = tuple(m for m in roster.members if m.who in last)
+    more = tuple(Member(node, inc, "m", 1, "") for node, inc in sorted(last - slots.keys()))
+    return shortage(roster, A, Held(held, wrote), v, found, Roster(Round(1), before + more))
 
 
 TWO_OF_ONE, TWO_OF_TWO, THREE_OF_ONE = {A: 1, B: 1}, {A: 2, B: 2}, {A: 1, B: 1, C: 1}
@@ -50,7 +53,8 @@ def test_every_node_has_its_own() -> None:
         (TWO_OF_TWO, BOTH, {B: TWO}, ALL, 3, False),  # three ranks wrote it, and B was to have one of them
         (TWO_OF_TWO, ZERO, {B: ONE}, ALL, 0, False),  # … as a node shows that is to run others
         (TWO_OF_ONE, ONE, {B: ONE}, ALL, 0, True),  # one directory, without rank 0's file
-        (THREE_OF_ONE, ZERO, {B: ZERO, C: TWO}, ALL, 0, False),  # A and B are of one machine, C is not
+        (THREE_OF_ONE, ZERO, {B: ZERO, C: TWO}, ALL, 0, True),  # A and B are of one machine, and B ran rank 1 there
+        (THREE_OF_ONE, ZERO, {B: ZERO, C: TWO}, {A, C, D}, 0, False),  # … or another node did, on its own
         (TWO_OF_ONE, ONE, {B: ZERO}, ALL, 0, False),  # exchanged
     ],
 )
