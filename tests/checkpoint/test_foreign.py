@@ -111,12 +111,11 @@ def test_what_was_found_whole_is_read_again_only_when_a_file_has_changed(tmp_pat
 
 
 def test_what_was_found_whole_for_so_many_ranks_is_judged_anew_for_others(tmp_path: Path) -> None:
-    """Saved without collectives by one rank, as the run's rounds say too: two ranks cannot load it."""
-    shutil.copytree(SAMPLES / "dcp" / "complete" / "step-00000005", tmp_path / "step-5")
-    (tmp_path / "step-5" / ".metadata").rename(tmp_path / "step-5" / "__0.metadata")
+    """Saved without collectives by two ranks, as the run's rounds say too: four ranks cannot load it."""
+    shutil.copytree(SAMPLES / "dcp" / "own-2" / "step-5", tmp_path / "step-5")
     seen: Seen = {}
-    for world, taken in ((1, True), (2, False)):
-        choice = search(tmp_path, Asked(world=world, worlds=((1, None, 1),)), Patience(()), seen)
+    for world, taken in ((2, True), (4, False)):
+        choice = search(tmp_path, Asked(world=world, worlds=((1, None, 2),)), Patience(()), seen)
         assert bool(choice.path) is taken
 
 
