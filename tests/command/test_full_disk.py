@@ -101,6 +101,7 @@ def test_a_limit_bounds_each_log(place: Place) -> None:
     assert tail > 700_000
 
 
+@pytest.mark.drill  # alone, as above
 def test_a_round_starts_again_on_a_full_disk(place: Place) -> None:
     """Red when the reserve of the round before is given back only once the new ranks run (``_room_at_once``)."""
     with small_disk(place.folder / "disk") as disk:

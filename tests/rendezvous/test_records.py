@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remuster.rendezvous.asked import Asked
+from remuster.rendezvous.asked import MOST_RANKS, Asked
 from remuster.rendezvous.errors import BadRecord
 from remuster.rendezvous.records import (
     MAX_BLAMED,
@@ -60,7 +60,7 @@ TERMS = st.builds(Terms, TEXT.map(NodeId), st.lists(st.tuples(PLAIN, PLAIN), max
 RESUME = st.builds(
     ResumePoint, PLAIN, NUMBER, TEXT, TEXT, st.lists(st.tuples(PLAIN, PLAIN), max_size=3).map(tuple), PLAIN
 )
-ASKED = st.builds(Asked, NUMBER, NUMBER, PLAIN, NUMBER, TEXT, NUMBER, NUMBER, TEXT, TEXT, NUMBER)
+ASKED = st.builds(Asked, NUMBER, NUMBER, PLAIN, NUMBER, TEXT, NUMBER, NUMBER, TEXT, TEXT, st.integers(0, MOST_RANKS))
 
 COUNT = st.integers(0, 2**40)
 PAID = st.builds(Paid, TEXT, st.lists(NUMBER, max_size=4).map(tuple))
