@@ -136,7 +136,7 @@ def _others(directory: Path, candidate: Candidate, asked: Asked, patience: Patie
             folder = Folder(directory, candidate.name)
             format_ = known.named(asked.format) if asked.format else known.format_of(folder)
             look = look._replace(format=format_.name if format_ else "")
-            lacks = _lacks(folder, format_, question) if asked.part else None
+            lacks = _lacks(folder, format_, question, seen) if asked.part else None
             if lacks and not folder.on_device and patience.again():  # NFS hides for a while what others have written
                 continue
             finding = _part(folder, format_, question, seen, lacks) if lacks else None
@@ -190,11 +190,13 @@ def _claimed(folder: Folder, format_: Format | None, candidate: Candidate) -> bo
     return format_.claims(folder.name, folder.files)
 
 
-def _lacks(folder: Folder, format_: Format | None, question: Question) -> Torn | None:
+def _lacks(folder: Folder, format_: Format | None, question: Question, seen: Seen) -> Torn | None:
     """Return what names and sizes show, if it is only that files are not here."""
     from .formats import known
     from .formats.finding import Torn
 
+    if format_ is not None and _known(folder, format_, question, seen) is not None:
+        return None
     quick = known.judge(folder, replace(question, deep=False), format_)
     return quick if isinstance(quick, Torn) and quick.lacking else None
 
@@ -215,12 +217,20 @@ def _judged(folder: Folder, format_: Format | None, question: Question, seen: Se
 
     if format_ is None or not question.deep:
         return known.judge(folder, question, format_)
-    kind = f"part of {format_.name}" if question.part else format_.name
-    key, stamp = (str(folder.directory / folder.name), kind, question.world, question.wrote), folder.stamp
-    before = seen.get(key)
-    if before is not None and before[0] == stamp and before[1] is not None:
-        return before[1]
+    if (before := _known(folder, format_, question, seen)) is not None:
+        return before
     finding = known.judge(folder, question, format_)
     if isinstance(finding, Whole):
-        seen[key] = (stamp, finding)
+        seen[_key(folder, format_, question)] = (folder.stamp, finding)
     return finding
+
+
+def _known(folder: Folder, format_: Format, question: Question, seen: Seen) -> Whole | None:
+    """Return what it was found before, if no file has changed since."""
+    before = seen.get(_key(folder, format_, question))
+    return before[1] if before is not None and before[0] == folder.stamp else None
+
+
+def _key(folder: Folder, format_: Format, question: Question) -> tuple[str, str, int | None, int | None]:
+    kind = f"part of {format_.name}" if question.part else format_.name
+    return str(folder.directory / folder.name), kind, question.world, question.wrote

@@ -51,7 +51,7 @@ class Cut:
 
 def read_pieces(folder: Folder, path: str, give_up: Callable[[], bool] = never) -> list[Piece]:
     """Return all pieces. ValueError: the metadata is damaged (NotReadable: it is no whole pickle). ``Unread``."""
-    metadata = loads(folder.read(path, LARGEST), give_up)
+    metadata = _unpickled(folder, path, give_up)
     fields = _fields(metadata)
     storage, tensors = fields.get("storage_data"), fields.get("state_dict_metadata")
     if not isinstance(storage, dict) or not isinstance(tensors, dict):
@@ -66,7 +66,7 @@ def read_pieces(folder: Folder, path: str, give_up: Callable[[], bool] = never) 
 
 def read_cuts(folder: Folder, path: str, give_up: Callable[[], bool] = never) -> list[Cut]:
     """Return how tensors were cut, as far as this metadata has it. ValueError and ``Unread`` as ``read_pieces``."""
-    tensors = _fields(loads(folder.read(path, LARGEST), give_up)).get("state_dict_metadata")
+    tensors = _fields(_unpickled(folder, path, give_up)).get("state_dict_metadata")
     cuts: list[Cut] = []
     for name, about in cast("dict[object, object]", tensors).items() if isinstance(tensors, dict) else ():
         size, chunks = _place(_fields(about).get("size")), _fields(about).get("chunks")
@@ -80,8 +80,15 @@ def read_cuts(folder: Folder, path: str, give_up: Callable[[], bool] = never) ->
 
 def is_of_megatron(folder: Folder, path: str, give_up: Callable[[], bool] = never) -> bool:
     """Say whether Megatron Core's planner made it, which writes metadata.json after it. ValueError: no whole pickle."""
-    fields = _fields(loads(folder.read(path, LARGEST), give_up))
+    fields = _fields(_unpickled(folder, path, give_up))
     return fields.get("planner_data") is None or "mcore_data" in fields  # torch's own planner leaves a dict
+
+
+def _unpickled(folder: Folder, path: str, give_up: Callable[[], bool]) -> object:
+    """Read a metadata once for all that is asked of it: that of many ranks takes a while."""
+    if path not in folder.parsed:
+        folder.parsed[path] = loads(folder.read(path, LARGEST), give_up)
+    return folder.parsed[path]
 
 
 def _piece(index: object, info: object) -> Piece:

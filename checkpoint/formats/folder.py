@@ -30,6 +30,7 @@ class Folder:
         """List ``directory/name``. OSError when that cannot be done."""
         self.directory = directory
         self.name = name
+        self.parsed: dict[str, object] = {}  # what formats have read of it, by path, and would read again
         self.odd: tuple[str, ...] = ()  # symbolic links, FIFOs and the like: never read
         found = os.stat(directory / name, follow_symlinks=False)
         if stat.S_ISLNK(found.st_mode):

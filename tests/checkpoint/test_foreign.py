@@ -298,3 +298,15 @@ def test_the_checkpoint_directory_may_be_a_link(tmp_path: Path, kept: str) -> No
     assert here
     assert find(tmp_path / "link").refused == said
     assert said or kept == "ray/after-worker-kill/case"
+
+
+def test_what_was_found_whole_is_not_looked_at_again_as_a_part(tmp_path: Path) -> None:
+    """The metadata of many ranks takes seconds to read, and each round of a job with more than one node looks."""
+    step = Path(shutil.copytree(SAMPLES / "dcp" / "own-2" / "step-5", tmp_path / "step-5"))
+    for path in step.glob("__1*"):
+        path.unlink()
+    asked = Asked(world=2, part=True)
+    assert search(tmp_path, asked, Patience(())).ranks == (0,)
+    seen: Seen = {(str(step), "dcp", 2, None): (Folder(tmp_path, "step-5").stamp, Whole("as before"))}
+    choice = search(tmp_path, asked, Patience(()), seen)
+    assert (choice.verified, choice.ranks) == ("as before", ())
