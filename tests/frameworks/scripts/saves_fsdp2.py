@@ -51,4 +51,6 @@ for step in range(done + 1, STEPS + 1):
         saving = dcp.async_save(state, checkpoint_id=where, process_group=behind)
 if saving is not None:
     saving.result()
+for name in ("model", "layer", "optimizer", "mesh", "state", "weights", "moments", "loss", "saving"):
+    globals().pop(name, None)  # before the group: else torch 2.13 may abort a rank that has finished (SIGABRT)
 dist.destroy_process_group()
