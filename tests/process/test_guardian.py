@@ -258,7 +258,7 @@ def test_orders_read_after_the_deadline_start_nothing(node, until):
     one.start(SLEEP, n=2)
     until(lambda: time.monotonic() > began + 0.65, "the deadline passes")
     one.kill("guardian", signum=signal.SIGCONT)
-    one.wait("StartRefused", round=2)
+    one.wait_any("StartRefused", "GuardianGone", round=2)  # where the machine is busy the keeper has ended it by then
     assert one.heard("RanksStarted")[1:] == []
 
 
