@@ -75,6 +75,7 @@ def said(choice: Choice, not_anew: str = "") -> str:
 
 async def _rounds(store: Store, keys: Keys, job: Job | None) -> tuple[History, int | None]:
     """Return where the rounds had resumed, and how many ranks the last one had, as far as the store still says so."""
+    history: History = ()
     try:
         found = await store.range(keys.histories, prefix_end(keys.histories))
         history = Snapshot.read(keys, found).history()
@@ -83,7 +84,7 @@ async def _rounds(store: Store, keys: Keys, job: Job | None) -> tuple[History, i
         found = await store.range(keys.rosters, prefix_end(keys.rosters))
         roster = Snapshot.read(keys, found).roster(job)
     except (StoreError, BadRecord):
-        return (), None
+        return history, None
     return history, None if roster is None else roster.world_size
 
 

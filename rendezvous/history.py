@@ -51,7 +51,7 @@ def steps(history: History) -> tuple[tuple[Round, int | None], ...]:
 def worlds(history: History) -> tuple[tuple[Round, int], ...]:
     """Return how many ranks the rounds of a history had, those of which that is known."""
     found = ((n, entry(raw).get("world")) for n, raw in history)
-    return tuple((n, world) for n, world in found if isinstance(world, int) and 0 < world <= MOST_RANKS)
+    return tuple((n, world) for n, world in found if type(world) is int and 0 < world <= MOST_RANKS)
 
 
 def sized(history: History) -> tuple[tuple[Round, int | None, int], ...]:

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from remuster.agent.spec import JobSpec
-from remuster.agent.verified import bound_s, said, what_is_there
+from remuster.agent.verified import _rounds, bound_s, said, what_is_there
 from remuster.checkpoint import publish
 from remuster.checkpoint.layout import step_name
 from remuster.checkpoint.resume import Choice
 from remuster.rendezvous.keys import Keys
 from remuster.rendezvous.memory import MemoryStore
 from remuster.rendezvous.records import Job, Phase, Round, Suspect
+from remuster.rendezvous.store import Put, Txn
 
 
 @pytest.mark.parametrize(("ends_at", "bound"), [(0.0, 20.0), (110.0, 8.0), (1000.0, 20.0), (101.0, -1.0)])
@@ -82,3 +83,19 @@ def test_no_time_is_left(tmp_path: Path) -> None:
     assert ask(tmp_path, -1.0) == (
         "the newest checkpoint was not verified: 0 s were left for that; the next launch does it first"
     )
+
+
+def test_a_roster_that_cannot_be_read_takes_nothing_from_the_history() -> None:
+    """What is stale stays so: else the last words would call verified what the next launch refuses."""
+    keys = Keys("run")
+
+    async def play() -> tuple[object, object]:
+        store = MemoryStore()
+        try:
+            await store.txn(Txn((), (Put(keys.history(Round(1)), b'{"path":"","step":-1}'),)))
+            return await _rounds(store, keys, Job(Phase.STOPPING, Round(1), 1, 1, "one", formed=Round(1)))
+        finally:
+            await store.close()
+
+    history, world = asyncio.run(play())
+    assert (history, world) == (((Round(1), b'{"path":"","step":-1}'),), None)
