@@ -92,10 +92,10 @@ def test_a_roster_that_cannot_be_read_takes_nothing_from_the_history() -> None:
     async def play() -> tuple[object, object]:
         store = MemoryStore()
         try:
-            await store.txn(Txn((), (Put(keys.history(Round(1)), b'{"path":"","step":-1}'),)))
+            await store.txn(Txn((), (Put(keys.history(Round(1)), b'{"path":"","step":5,"refused":[]}'),)))
             return await _rounds(store, keys, Job(Phase.STOPPING, Round(1), 1, 1, "one", formed=Round(1)))
         finally:
             await store.close()
 
     history, world = asyncio.run(play())
-    assert (history, world) == (((Round(1), b'{"path":"","step":-1}'),), None)
+    assert (history, world) == (((Round(1), b'{"path":"","step":5,"refused":[]}'),), None)
